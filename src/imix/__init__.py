@@ -1,0 +1,69 @@
+"""imix: contrastive representation learning with i-Mix, for images, speech, tables and anything else.
+
+Names are imported when they are first used, so that `import imix` and `imix --help` are quick.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from imix.errors import InputError, Interrupted, TrainingError
+from imix.settings import Settings
+
+if TYPE_CHECKING:
+    from imix import augment, data, encoders, losses, methods
+    from imix.estimator import IMixTransformer
+    from imix.evaluation import embed, evaluate
+    from imix.methods import BYOL, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
+    from imix.mix import CutMix, InputMix, Mix, MixUp
+    from imix.run import Run, load_encoder
+    from imix.train.pretrain import pretrain
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "imix.mix": ("CutMix", "InputMix", "Mix", "MixUp"),
+    "imix.methods": ("BYOL", "MoCo", "NPair", "SimCLR", "SupCLR", "SupNPair", "Supervised"),
+    "imix.run": ("Run", "load_encoder"),
+    "imix.train.pretrain": ("pretrain",),
+    "imix.evaluation": ("embed", "evaluate"),
+    "imix.estimator": ("IMixTransformer",),
+}
+_MODULES = ("augment", "data", "encoders", "losses", "methods")
+
+__all__ = [
+    "BYOL",
+    "CutMix",
+    "IMixTransformer",
+    "InputError",
+    "InputMix",
+    "Interrupted",
+    "Mix",
+    "MixUp",
+    "MoCo",
+    "NPair",
+    "Run",
+    "Settings",
+    "SimCLR",
+    "SupCLR",
+    "SupNPair",
+    "Supervised",
+    "TrainingError",
+    "augment",
+    "data",
+    "embed",
+    "encoders",
+    "evaluate",
+    "load_encoder",
+    "losses",
+    "methods",
+    "pretrain",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"imix.{name}")
+    for module, names in _HOME.items():
+        if name in names:
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module 'imix' has no attribute {name!r}")

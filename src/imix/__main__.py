@@ -1,0 +1,5 @@
+"""`python -m imix`, for torchrun."""
+
+from imix.cli import main
+
+main()

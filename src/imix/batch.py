@@ -1,0 +1,54 @@
+"""A batch is a tensor, or a tuple, list or dict of tensors (its fields), whose first axis counts samples.
+
+Everything that touches inputs (mixing, views, encoders' calls, devices) goes through the few functions here, so that
+a sample with several fields is always treated as one sample.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imix.errors import InputError
+
+type_of_batch = "a tensor, or a tuple, list or dict of tensors"
+Batch = Any  # Tensor | tuple[Batch, ...] | list[Batch] | dict[str, Batch]
+
+
+def map_fields(fn: Callable[..., Tensor], *batches: Batch) -> Batch:
+    """Apply `fn` field by field to batches of one structure; the structure is kept."""
+    first = batches[0]
+    if isinstance(first, Tensor):
+        return fn(*batches)
+    if isinstance(first, dict):
+        return {key: map_fields(fn, *(batch[key] for batch in batches)) for key in first}
+    if isinstance(first, tuple | list):
+        mapped = [map_fields(fn, *parts) for parts in zip(*batches, strict=True)]
+        return mapped if isinstance(first, list) else tuple(mapped)
+    raise InputError(f"a batch must be {type_of_batch}; got {type(first).__name__}")
+
+
+def fields(batch: Batch) -> list[Tensor]:
+    """The tensors of a batch, in order."""
+    found: list[Tensor] = []
+
+    def collect(field: Tensor) -> Tensor:
+        found.append(field)
+        return field
+
+    map_fields(collect, batch)
+    return found
+
+
+def size(batch: Batch) -> int:
+    """Number of samples; every field must have the same."""
+    sizes = [len(field) for field in fields(batch)]
+    if not sizes or min(sizes) != max(sizes):
+        raise InputError(f"the fields of a batch must have the same number of samples; got {sizes}")
+    return sizes[0]
+
+
+def concatenate(batches: Sequence[Batch]) -> Batch:
+    """Batches one after the other, as one batch."""
+    return map_fields(lambda *parts: torch.cat(parts), *batches)

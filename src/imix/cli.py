@@ -1,0 +1,140 @@
+"""The `imix` command: the same words and defaults as Python's."""
+
+import contextlib
+import functools
+import io
+import itertools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from imix.errors import InputError, Interrupted, TrainingError
+from imix.settings import Settings
+
+BAD_INPUT, FAILED, RESUME_ME = 2, 1, 75  # exit codes; 75 is EX_TEMPFAIL: run the command again with --resume
+
+Data = Annotated[str, tyro.conf.Positional]
+RunFolder = Annotated[Path, tyro.conf.Positional]
+
+
+def pretrain(
+    data: Data,
+    settings: tyro.conf.OmitArgPrefixes[Settings],
+    out: Path,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> None:
+    """Learn an encoder from data; labels are not needed.
+
+    Args:
+        data: A name (digits) or a file (.npy: samples; .npz: x, and y, x_test, y_test if you like).
+        settings: How.
+        out: Folder for the run.
+        resume: Go on with the run in that folder, if there is one.
+        overwrite: Replace the run in that folder.
+    """
+    from imix.train.pretrain import pretrain as start
+
+    run = start(data, settings, out=out, resume=resume, overwrite=overwrite)
+    print(f"encoder written to {run.path}/encoder.safetensors")
+
+
+def evaluate(
+    run: RunFolder,
+    data: str | None = None,
+    protocol: Literal["linear", "knn", "pinv"] = "linear",
+    device: str = "auto",
+    seed: int = 0,
+) -> None:
+    """Accuracy of a run's frozen encoder on labelled data.
+
+    Args:
+        run: Run folder.
+        data: Name or file; what the run was trained on unless given.
+        protocol: linear as in the paper, knn by cosine, or pinv.
+        device: auto, cpu, cuda or cuda:N.
+        seed: Of the classifier and of what is held out.
+    """
+    from imix.evaluation import evaluate as start
+
+    print(start(run, data, protocol, device=device, seed=seed))
+
+
+def embed(run: RunFolder, data: Data, out: Path, device: str = "auto") -> None:
+    """Features of every sample, to a file.
+
+    Args:
+        run: Run folder.
+        data: Name or file.
+        out: A .parquet, .npy or .csv file.
+        device: auto, cpu, cuda or cuda:N.
+    """
+    from imix.evaluation import embed as start
+
+    vectors = start(run, data, out, device=device)
+    print(f"{len(vectors):,} vectors of {vectors.shape[1]} features written to {out}")
+
+
+def demo(out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = None) -> None:
+    """See the effect of i-Mix in two minutes: digits, no augmentation, N-pair without and with it.
+
+    Args:
+        out: Folder for the runs and report.html; an earlier demo there is replaced.
+        seeds: Runs of each.
+        epochs: Length of each run, for a quick look.
+    """
+    from imix.demo import demo as start
+
+    start(out, seeds, epochs)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    try:
+        _parse()()
+    except InputError as error:
+        _leave(str(error), BAD_INPUT)
+    except TrainingError as error:
+        _leave(str(error), FAILED)
+    except Interrupted as error:
+        _leave(str(error), RESUME_ME)
+
+
+def _parse() -> Callable[[], None]:
+    """The command that was asked for, ready to be called; what cannot be parsed is said in one line."""
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            command: Callable[[], None] = tyro.extras.subcommand_cli_from_dict(
+                {function.__name__: _deferred(function) for function in (demo, pretrain, evaluate, embed)},
+                prog="imix",
+                description="Contrastive representation learning with i-Mix, for any kind of data.",
+            )
+    except SystemExit as leaving:
+        if leaving.code:
+            raise InputError(_one_line(complaint.getvalue())) from None
+        raise
+    return command
+
+
+def _deferred(function: Callable[..., None]) -> Callable[..., Callable[[], None]]:
+    @functools.wraps(function)
+    def later(*args: Any, **kwargs: Any) -> Callable[[], None]:
+        return functools.partial(function, *args, **kwargs)
+
+    return later
+
+
+def _one_line(boxed: str) -> str:
+    """The first paragraph of tyro's boxed message."""
+    lines = [line.strip("│ ") for line in boxed.splitlines() if line.startswith("│")]
+    paragraph = itertools.takewhile(lambda line: line and not line.startswith("──"), lines)
+    return " ".join(paragraph).removeprefix("Error parsing __tyro-dummy-inner__.settings: ") + " (see --help)"
+
+
+def _leave(message: str, code: int) -> None:
+    print(f"imix: {message}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,86 @@
+"""Arrays, tensors, .npy and .npz files as samples in memory, checked at the border."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imix.batch import Batch, map_fields
+from imix.data.source import Data, Tensors
+from imix.errors import InputError
+
+
+def from_arrays(inputs: Any, labels: Any = None, name: str = "the data") -> Tensors:
+    """Samples (N, ...) and labels (N,) from arrays or tensors; `inputs` may be a tuple or dict of them.
+
+    Everything becomes float32; bytes (uint8) are brought to 0..1. Labels may be anything `numpy.unique` sorts; they
+    become 0, 1, ... in that order.
+    """
+    batch = map_fields(lambda x: _samples(x, name), _tensors(inputs))
+    return Tensors(batch, None if labels is None else _class_numbers(labels, name))
+
+
+def read_npy(path: Path) -> Data:
+    """A .npy file: samples (N, ...), no labels."""
+    return Data(str(path), from_arrays(_read(path), name=str(path)))
+
+
+def read_npz(path: Path) -> Data:
+    """A .npz file: x (N, ...), and y (N,), x_test, y_test where there are any."""
+    with _read(path) as arrays:
+        try:
+            x, y, x_test, y_test = (arrays.get(key) for key in ("x", "y", "x_test", "y_test"))
+        except (ValueError, zipfile.BadZipFile, EOFError) as error:
+            raise InputError(f"cannot read {path} as .npz: {error}") from error
+        if x is None:
+            raise InputError(f"{path} needs an array 'x' (and may have 'y', 'x_test', 'y_test'); it has {arrays.files}")
+    if y_test is not None and y is not None:
+        known = np.unique(np.asarray(y))
+        if not np.isin(y_test, known).all():
+            raise InputError(f"{path}: 'y_test' has labels that 'y' has not: {np.setdiff1d(y_test, known)[:5]}")
+        y_test = np.searchsorted(known, y_test)
+    train = from_arrays(x, y, f"{path}, array 'x'")
+    return Data(str(path), train, None if x_test is None else from_arrays(x_test, y_test, f"{path}, array 'x_test'"))
+
+
+def _read(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile, OSError) as error:
+        raise InputError(f"cannot read {path} as {path.suffix}: {error}") from error
+
+
+def _tensors(inputs: Any) -> Batch:
+    if isinstance(inputs, Tensor):
+        return inputs
+    if isinstance(inputs, dict):
+        return {key: _tensors(value) for key, value in inputs.items()}
+    if isinstance(inputs, tuple):
+        return tuple(_tensors(value) for value in inputs)
+    array = np.asarray(inputs)
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"samples must be numbers; got an array of {array.dtype}")
+    return torch.from_numpy(np.ascontiguousarray(array) if array.flags.writeable else array.copy())
+
+
+def _samples(x: Tensor, name: str) -> Tensor:
+    if x.dim() < 2:
+        raise InputError(f"{name} must have samples along its first axis, (N, ...); got shape {tuple(x.shape)}")
+    x = x.float() / 255 if x.dtype == torch.uint8 else x.float()
+    bad = ~torch.isfinite(x)
+    if bad.any():
+        first = tuple(int(i) for i in bad.nonzero()[0])
+        raise InputError(
+            f"{name} has {int(bad.sum())} NaN or infinite values; the first is {x[first]} at {list(first)}"
+        )
+    return x
+
+
+def _class_numbers(labels: Any, name: str) -> Tensor:
+    values = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
+    if values.ndim != 1:
+        raise InputError(f"the labels of {name} must be (N,); got shape {values.shape}")
+    return torch.from_numpy(np.unique(values, return_inverse=True)[1])

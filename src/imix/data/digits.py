@@ -1,0 +1,24 @@
+"""scikit-learn's digits: 1,797 greyscale images of 8 x 8, which come with that library."""
+
+import numpy as np
+
+from imix.data.arrays import from_arrays
+from imix.data.source import Data
+
+TEST = 500  # images held out for testing, drawn once
+
+
+def digits() -> Data:
+    """1,297 training and 500 test images, (1, 8, 8) in 0..1, ten classes."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    images = (images / 16).astype(np.float32).reshape(-1, 1, 8, 8)
+    order = np.random.default_rng(0).permutation(len(images))
+    train, test = order[:-TEST], order[-TEST:]
+    return Data(
+        "digits",
+        from_arrays(images[train], labels[train]),
+        from_arrays(images[test], labels[test]),
+        class_names=[str(digit) for digit in range(10)],
+    )

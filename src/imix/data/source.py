@@ -1,0 +1,85 @@
+"""What training and evaluation ask of data: how many samples, batches of chosen rows, and labels if there are any."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from imix.batch import Batch, fields, map_fields, size
+from imix.errors import InputError
+
+
+class Source(ABC):
+    """Samples by row, on some device, with or without labels."""
+
+    labels: Tensor | None = None
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def batches(self, rows: Iterable[Tensor]) -> Iterator[Batch]:
+        """A batch for each tensor of row numbers, in order; a source that streams may read ahead here."""
+
+    @abstractmethod
+    def to(self, device: torch.device) -> "Source":
+        """This source with its batches on that device."""
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Shape of one sample; None where a sample has several fields."""
+        sample = next(self.batches([torch.tensor([0])]))
+        return tuple(sample.shape[1:]) if isinstance(sample, Tensor) else None
+
+    @property
+    def classes(self) -> int:
+        """Number of classes of the labels, which are 0, 1, ...; 0 where there are no labels."""
+        return 0 if self.labels is None else int(self.labels.max()) + 1
+
+
+class Tensors(Source):
+    """Samples held in memory: a tensor (N, ...) or a tuple, list or dict of them, and labels (N,) if any."""
+
+    def __init__(self, inputs: Batch, labels: Tensor | None = None) -> None:
+        if size(inputs) == 0:
+            raise InputError("there are no samples in the data")
+        if labels is not None and labels.shape != (size(inputs),):
+            raise InputError(
+                f"{size(inputs)} samples need labels of shape ({size(inputs)},); got {tuple(labels.shape)}"
+            )
+        self.inputs = inputs
+        self.labels = labels
+
+    def __len__(self) -> int:
+        return size(self.inputs)
+
+    def batches(self, rows: Iterable[Tensor]) -> Iterator[Batch]:
+        """Chosen rows, where the data lies."""
+        for chosen in rows:
+            yield map_fields(lambda x, at=chosen: x[at.to(x.device)], self.inputs)
+
+    def to(self, device: torch.device) -> "Tensors":
+        """All samples on that device."""
+        labels = None if self.labels is None else self.labels.to(device)
+        return Tensors(map_fields(lambda x: x.to(device), self.inputs), labels)
+
+    def take(self, rows: Tensor) -> "Tensors":
+        """The source of those rows alone."""
+        labels = None if self.labels is None else self.labels[rows]
+        return Tensors(map_fields(lambda x: x[rows], self.inputs), labels)
+
+    def nbytes(self) -> int:
+        """Memory the samples take."""
+        return sum(field.nbytes for field in fields(self.inputs))
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set: training samples, test samples if it has them, and what its classes are called if that is known."""
+
+    name: str
+    train: Source
+    test: Source | None = None
+    class_names: Sequence[str] = ()

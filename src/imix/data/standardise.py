@@ -1,0 +1,36 @@
+"""Standardisation that travels with the encoder: fitted on training data, stored with the weights."""
+
+import torch
+from torch import Tensor, nn
+
+from imix.data.source import Tensors
+
+
+class Standardise(nn.Module):
+    """Each channel (axis 1: a column of a table, a channel of an image) to mean 0 and deviation 1."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(channels))
+        self.register_buffer("deviation", torch.ones(channels))
+
+    def fit(self, source: Tensors) -> "Standardise":
+        """Take mean and deviation from these samples; a constant channel keeps deviation 1."""
+        x = source.inputs
+        axes = [axis for axis in range(x.dim()) if axis != 1]
+        mean = x.mean(axes, dtype=torch.float64)
+        self.mean.copy_(mean)
+        deviation = (x - self._along(self.mean, x)).square().mean(axes, dtype=torch.float64).sqrt()
+        self.deviation.copy_(torch.where(deviation > 1e-6 * mean.abs(), deviation, 1.0))
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Standardise (N, C, ...)."""
+        return (x - self._along(self.mean, x)) / self._along(self.deviation, x)
+
+    @staticmethod
+    def _along(statistic: Tensor, x: Tensor) -> Tensor:
+        return statistic.to(x.dtype).view(1, -1, *[1] * (x.dim() - 2))

@@ -1,0 +1,160 @@
+"""Many ranks: who am I, what do the others have, and batch statistics over all of them.
+
+Gradients are those of the global loss. Each rank's loss is a mean over its own anchors and DistributedDataParallel
+averages gradients over ranks, so a collective's backward pass *sums* what all ranks send to a tensor: no 1/W is lost.
+"""
+
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from imix.batch import Batch, map_fields
+
+
+def world_size() -> int:
+    """Number of ranks; 1 where nothing is distributed."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Which of them this process is."""
+    return dist.get_rank() if world_size() > 1 else 0
+
+
+def start() -> bool:
+    """Join the ranks that `torchrun` started, if it did; True if this call joined them."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
+        return False
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group("cpu:gloo,cuda:nccl")
+    else:
+        dist.init_process_group("gloo")
+    return True
+
+
+def stop() -> None:
+    """Leave the ranks joined by `start`."""
+    dist.destroy_process_group()
+
+
+def any_rank(flag: bool) -> bool:
+    """Whether the flag is set on any rank."""
+    if world_size() == 1:
+        return flag
+    found = torch.tensor(int(flag))
+    dist.all_reduce(found, dist.ReduceOp.MAX)
+    return bool(found)
+
+
+def mean_over_ranks(x: Tensor) -> Tensor:
+    """Mean over ranks, without gradient."""
+    with torch.no_grad():
+        return sum_over_ranks(x) / world_size()
+
+
+def all_ranks(x: Tensor) -> Tensor:
+    """The tensors of all ranks one after the other, (W * n, ...), with gradient; x itself where there is one rank."""
+    if world_size() == 1:
+        return x
+    return _Gather.apply(x)
+
+
+def sum_over_ranks(x: Tensor) -> Tensor:
+    """Sum over ranks, with gradient."""
+    if world_size() == 1:
+        return x
+    return _Sum.apply(x)
+
+
+def own_offset(n: int) -> int:
+    """Where this rank's n rows begin in what `all_ranks` gives."""
+    return rank() * n
+
+
+def shuffled(n: int) -> tuple[Tensor, Tensor]:
+    """A permutation of the W * n rows of all ranks, the same on each, and its inverse."""
+    order = torch.randperm(world_size() * n)
+    if world_size() > 1:
+        dist.broadcast(order, 0)
+    return order, order.argsort()
+
+
+def rows_of_this_rank(gathered: Batch, order: Tensor) -> Batch:
+    """This rank's share of gathered rows taken in that order."""
+    share = order.chunk(world_size())[rank()]
+    return map_fields(lambda x: x[share.to(x.device)], gathered)
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.rows = slice(rank() * len(x), (rank() + 1) * len(x))
+        parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(world_size())]
+        dist.all_gather(parts, x.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        grad = grad.contiguous().clone()
+        dist.all_reduce(grad)
+        return grad[ctx.rows]
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        total = x.contiguous().clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        total = grad.contiguous().clone()
+        dist.all_reduce(total)
+        return total
+
+
+class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """Batch normalisation with the statistics of the global batch, on any device (torch's own needs a GPU)."""
+
+    @classmethod
+    def convert(cls, module: nn.Module) -> nn.Module:
+        """Replace every batch normalisation below `module`; parameters and buffers are kept."""
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and not isinstance(module, cls):
+            synced = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats)
+            synced.load_state_dict(module.state_dict())
+            for name, parameter in module.named_parameters(recurse=False):
+                setattr(synced, name, parameter)
+            return synced.train(module.training)
+        for name, child in module.named_children():
+            setattr(module, name, cls.convert(child))
+        return module
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        pass  # any rank from (N, C) on
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise (N, C, ...) over all samples of all ranks while training; as usual otherwise."""
+        if not self.training or world_size() == 1:
+            return super().forward(input)
+        axes = [axis for axis in range(input.dim()) if axis != 1]
+        shape = [1, -1] + [1] * (input.dim() - 2)
+        x = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+        count = world_size() * x.numel() // x.shape[1]
+        mean = sum_over_ranks(x.sum(axes)) / count
+        centred = x - mean.view(shape)
+        variance = sum_over_ranks(centred.square().sum(axes)) / count
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
+            with torch.no_grad():
+                self.num_batches_tracked.add_(1)
+                step = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+                self.running_mean.lerp_(mean.to(self.running_mean), step)
+                self.running_var.lerp_((variance * count / (count - 1)).to(self.running_var), step)
+        normal = centred * torch.rsqrt(variance + self.eps).view(shape)
+        if self.affine:
+            normal = normal * self.weight.view(shape) + self.bias.view(shape)
+        return normal.to(input.dtype)

@@ -1,0 +1,65 @@
+"""Encoders by name; any `nn.Module` that gives (N, F) serves as well."""
+
+import math
+import re
+from collections.abc import Sequence
+
+from torch import nn
+
+from imix.encoders.heads import HEADS, head
+from imix.encoders.mlp import MLP, ColumnEmbedding, Maxout
+from imix.encoders.resnet import DEPTHS, SMALL_SIDE, resnet
+from imix.encoders.small import Convolutions, small_mlp
+from imix.errors import InputError
+
+__all__ = [
+    "HEADS",
+    "MLP",
+    "ColumnEmbedding",
+    "Convolutions",
+    "Maxout",
+    "build",
+    "head",
+    "resnet",
+    "small_mlp",
+    "width_of",
+]
+
+NAMES = (
+    "small, mlp (or mlp:256-256-1024), "
+    + ", ".join(f"resnet{depth}" for depth in DEPTHS)
+    + " (with :small or :standard for the stem)"
+)
+
+
+def build(name: str, shape: Sequence[int]) -> nn.Module:
+    """The encoder of that name for samples of that shape (without the batch axis).
+
+    "small" suits the shape: an MLP for rows (F,), convolutions for sequences (C, L) and images (C, H, W). "mlp" is the
+    paper's tabular network, "mlp:256-256-1024" the same with those widths (the last one before maxout). "resnet18" to
+    "resnet152" take the small stem up to 64 pixels and the standard one above, unless ":small" or ":standard" says.
+    """
+    if name == "small":
+        if len(shape) in (2, 3):
+            return Convolutions(shape[0], axes=len(shape) - 1)
+        return small_mlp(math.prod(shape))
+    if name == "mlp":
+        return MLP(math.prod(shape))
+    if match := re.fullmatch(r"mlp:(\d+(?:-\d+)*)", name):
+        return MLP(math.prod(shape), widths=[int(width) for width in match[1].split("-")])
+    if match := re.fullmatch(r"resnet(\d+)(?::(small|standard))?", name):
+        if len(shape) != 3:
+            raise InputError(f"encoder {name!r} takes images (C, H, W); got samples of shape {tuple(shape)}")
+        stem = match[2] or ("small" if max(shape[1:]) <= SMALL_SIDE else "standard")
+        return resnet(int(match[1]), channels=shape[0], stem="small" if stem == "small" else "standard")
+    raise InputError(f"unknown encoder {name!r}; choose from {NAMES}")
+
+
+def width_of(encoder: nn.Module) -> int | None:
+    """How many features an encoder gives, where the module says so itself; None where it does not."""
+    for name in ("width", "num_features", "out_features"):
+        if isinstance(width := getattr(encoder, name, None), int):
+            return width
+    if isinstance(encoder, nn.Sequential) and len(encoder):
+        return width_of(encoder[-1])
+    return None

@@ -1,0 +1,60 @@
+"""Features of a frozen encoder, made in pieces, with proof that the encoder was not touched."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from imix.batch import map_fields
+from imix.data import Source
+from imix.methods import evaluating
+
+CHUNK = 1024  # samples encoded at a time
+
+
+class Encoded:
+    """A source as a frozen encoder sees it: iterate for (features (n, F), labels (n,) or None) in order."""
+
+    def __init__(self, encoder: nn.Module, source: Source, device: torch.device) -> None:
+        self.encoder, self.source, self.device = encoder, source, device
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor | None]]:
+        rows = torch.arange(len(self.source)).split(CHUNK)
+        labels = self.source.labels
+        with torch.no_grad(), evaluating(self.encoder):
+            for at, batch in zip(rows, self.source.batches(rows), strict=True):
+                features = self.encoder(map_fields(lambda x: x.to(self.device), batch))
+                yield features, None if labels is None else labels[at.to(labels.device)].to(self.device)
+
+    def features(self) -> Tensor:
+        """All features, (N, F)."""
+        return torch.cat([features for features, _ in self])
+
+    def labels(self) -> Tensor:
+        """All labels, (N,); the source must have them."""
+        assert self.source.labels is not None
+        return self.source.labels.to(self.device)
+
+
+@contextmanager
+def frozen(encoder: nn.Module) -> Iterator[None]:
+    """Assert that no weight, buffer, mode or gradient setting of the encoder is changed inside."""
+
+    def state() -> tuple[dict[str, Tensor], list[bool], list[bool]]:
+        copies = {name: value.clone() for name, value in encoder.state_dict().items()}
+        return (
+            copies,
+            [part.training for part in encoder.modules()],
+            [p.requires_grad for p in encoder.parameters()],
+        )
+
+    before, *modes_before = state()
+    yield
+    after, *modes_after = state()
+    changed = [name for name in before if not torch.equal(before[name], after[name])]
+    if changed or modes_before != modes_after:
+        raise AssertionError(f"evaluation changed the encoder: {changed or 'its mode'}")

@@ -1,0 +1,31 @@
+"""k-nearest-neighbour evaluation by cosine similarity."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from imix.evaluation.features import Encoded
+
+
+@dataclass(frozen=True)
+class KNN:
+    """k neighbours vote, each with weight exp(cosine / temperature)."""
+
+    k: int = 20
+    temperature: float = 0.07
+
+
+def knn(train: Encoded, test: Encoded, classes: int, protocol: KNN = KNN()) -> float:
+    """Accuracy of the vote of each test sample's nearest training samples (of all of them where k is more)."""
+    bank, labels = F.normalize(train.features().float(), dim=1), train.labels()
+    k = min(protocol.k, len(bank))
+    right = 0
+    for features, truth in test:
+        nearest = (F.normalize(features.float(), dim=1) @ bank.T).topk(k, dim=1)
+        weight = ((nearest.values - 1) / protocol.temperature).exp()
+        votes = torch.zeros(len(features), classes, device=bank.device)
+        votes.scatter_add_(1, labels[nearest.indices], weight)
+        assert truth is not None
+        right += int((votes.argmax(1) == truth).sum())
+    return right / len(test)

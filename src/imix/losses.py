@@ -1,0 +1,161 @@
+"""The objectives, as pure functions of embeddings and virtual labels.
+
+Every one has the same shape. An anchor q_i is pulled towards its *target*, the (mixed) mean of its positive keys, and,
+where there are negatives, pushed from all its columns:
+
+    loss_i = logsumexp_k s(q_i, k) / tau  -  q_i . target_i / tau,    target_i = lam * pos_i + (1 - lam) * pos_partner
+
+which is the cross-entropy of the paper, since the virtual label sums to one and s is linear in the normalised key.
+Mixing enters through the target alone, so every objective is linear in the virtual label (appendix B of the paper).
+
+Inputs need not be normalised. Values are computed in float32 or better, whatever autocast says; they are means over
+anchors. With many ranks, anchors are local and keys are gathered; `offset` is the index of the first anchor's own key.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from imix.mix import Mix
+from imix.softmax import log_sum_exp
+
+
+def npair(q: Tensor, k: Tensor, mix: Mix | None = None, *, temperature: float, offset: int = 0) -> Tensor:
+    """N-pair contrastive loss, N-way: Eq. (5), with `mix` Eq. (6).
+
+    q (n, D) anchors, mixed as `mix` says; k (N, D) clean keys, the positive of anchor i being k[offset + i].
+    """
+    with _full_precision(q):
+        q, k = _unit(q), _unit(k)
+        positives = k[offset : offset + len(q)]
+        return _contrast(q, k, _mixed(positives, mix), temperature).mean()
+
+
+def simclr(anchors: Tensor, keys: Tensor, mix: Mix | None = None, *, temperature: float, offset: int = 0) -> Tensor:
+    """SimCLR loss, (2N-1)-way: Eq. (4), with `mix` Eq. (A.2).
+
+    anchors (2n, D): both views, one after the other, mixed as `mix` says; keys (2N, D): the clean ones, with
+    keys[offset + i] being anchor i unmixed (`mix` None: the same tensor). Anchor i has no column for its own key. Where
+    its partner is its own other view, the partner's positive is that very key: the equation's numerator s(q_i, k_i),
+    which has no column, is used as it stands, so the term is finite.
+    """
+    with _full_precision(anchors):
+        q, k = _unit(anchors), _unit(keys)
+        own = torch.arange(offset, offset + len(q), device=q.device)
+        positives = k[offset : offset + len(q)].roll(-(len(q) // 2), 0)
+        return _contrast(q, k, _mixed(positives, mix), temperature, own).mean()
+
+
+def moco(q: Tensor, k: Tensor, queue: Tensor, mix: Mix | None = None, *, temperature: float, offset: int = 0) -> Tensor:
+    """MoCo loss: (K+1)-way without `mix`, Eq. (7); (N+K)-way with it, Eq. (8) and (9).
+
+    q (n, D) anchors; k (N, D) keys of the momentum encoder, k[offset + i] the positive of anchor i; queue (K, D).
+    """
+    with _full_precision(q):
+        q, k, queue = _unit(q), _unit(k), _unit(queue)
+        positives = k[offset : offset + len(q)]
+        if mix is not None:
+            return _contrast(q, torch.cat([k, queue]), _mixed(positives, mix), temperature).mean()
+        positive = (q * positives).sum(1) / temperature
+        return (torch.logaddexp(positive, log_sum_exp(q, queue, temperature)) - positive).mean()
+
+
+def byol(p: Tensor, k: Tensor, mix: Mix | None = None) -> Tensor:
+    """BYOL loss 2 - 2 cos, to both targets with `mix`: Eq. (10) to (12). p, k (N, D); 2N similarities, never N x N."""
+    with _full_precision(p):
+        p, k = _unit(p), _unit(k)
+        return (2 - 2 * (p * _mixed(k, mix)).sum(1)).mean()
+
+
+def supclr(
+    anchors: Tensor,
+    keys: Tensor,
+    labels: Tensor,
+    mix: Mix | None = None,
+    *,
+    temperature: float,
+    offset: int = 0,
+) -> Tensor:
+    """Supervised contrastive loss (SupCLR, mean over positives outside the log): Eq. (A.3), with `mix` Eq. (A.4).
+
+    anchors (2n, D) and keys (2N, D) as in `simclr`; labels (2N,) those of the keys. Each side of a mixed label is
+    normalised by its own number of positives. The anchor's own key is never a positive: where it is one of the
+    partner's, that term is dropped and not counted. A side without positives contributes nothing.
+    """
+    with _full_precision(anchors):
+        q, k = _unit(anchors), _unit(keys)
+        n = len(q)
+        own = torch.arange(offset, offset + n, device=q.device)
+        own_key, own_label = k[own], labels[own]
+        class_sum, class_size = _by_class(k, labels)
+        sums, counts = class_sum[own] - own_key, class_size[own] - 1
+        target, weight = _mean_positive(sums, counts)
+        if mix is not None:
+            j = mix.partner
+            anchor_is_positive = (own_label[j] == own_label) & (j != torch.arange(n, device=j.device))
+            theirs, exists = _mean_positive(
+                sums[j] - anchor_is_positive[:, None] * own_key,
+                counts[j] - anchor_is_positive.to(counts.dtype),
+            )
+            lam = mix.lam.to(q)
+            target = lam[:, None] * target + (1 - lam)[:, None] * theirs
+            weight = lam * weight + (1 - lam) * exists
+        return _contrast(q, k, target, temperature, own, weight).mean()
+
+
+def supnpair(
+    q: Tensor, k: Tensor, labels: Tensor, mix: Mix | None = None, *, temperature: float, offset: int = 0
+) -> Tensor:
+    """Supervised N-pair loss: Eq. (A.5), with `mix` Eq. (A.6).
+
+    q (n, D) and k (N, D) as in `npair`; labels (N,) those of the keys. The anchor's own second view counts as a
+    positive, which is what 1/N_y says; each side of a mixed label is normalised by its own number of positives.
+    """
+    with _full_precision(q):
+        q, k = _unit(q), _unit(k)
+        class_sum, class_size = _by_class(k, labels)
+        positives = (class_sum / class_size[:, None])[offset : offset + len(q)]
+        return _contrast(q, k, _mixed(positives, mix), temperature).mean()
+
+
+def _contrast(
+    q: Tensor,
+    k: Tensor,
+    target: Tensor,
+    temperature: float,
+    own: Tensor | None = None,
+    weight: Tensor | float = 1.0,
+) -> Tensor:
+    """Cross-entropy of each anchor, (n,): `weight` is what its virtual label sums to, `own` the column it lacks."""
+    return weight * log_sum_exp(q, k, temperature, own) - (q * target).sum(1) / temperature
+
+
+def _mixed(positives: Tensor, mix: Mix | None) -> Tensor:
+    """The targets: positives (n, D), mixed as the virtual labels are."""
+    if mix is None:
+        return positives
+    lam = mix.lam.to(positives)[:, None]
+    return lam * positives + (1 - lam) * positives[mix.partner]
+
+
+def _by_class(k: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """For each key, the sum of the keys of its class, (N, D), and how many they are, (N,)."""
+    # The first place of a label among the sorted ones names its class: no sizes that depend on the data.
+    index = torch.searchsorted(labels.sort().values, labels)
+    sums = torch.zeros_like(k).index_add(0, index, k)
+    counts = torch.zeros_like(k[:, 0]).index_add(0, index, torch.ones_like(k[:, 0]))
+    return sums[index], counts[index]
+
+
+def _mean_positive(sums: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean of the positives, zero where there are none, and whether there are any (1 or 0)."""
+    exists = (counts > 0).to(sums)
+    return exists[:, None] * sums / counts.clamp(min=1)[:, None], exists
+
+
+def _unit(x: Tensor) -> Tensor:
+    return F.normalize(x.to(torch.promote_types(x.dtype, torch.float32)), dim=1)
+
+
+def _full_precision(x: Tensor) -> torch.autocast:
+    return torch.autocast(x.device.type, enabled=False)

@@ -1,0 +1,100 @@
+"""What every method is: an encoder with heads, a mixing operator, one forward that gives the loss, and `update()`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from imix.batch import Batch, concatenate, size
+from imix.encoders import head as make_head
+from imix.encoders import width_of
+from imix.errors import InputError
+from imix.mix import MixOperator, no_mix
+
+
+class Method(nn.Module):
+    """Base of all methods.
+
+    `encoder` is any module giving (N, F). `width` is that F; encoders that do not say it themselves need it given.
+    Call the method with views to get the loss; after the optimiser's step call `update()`.
+    """
+
+    views = 2  # how many views of each sample `forward` takes
+    supervised = False  # whether `forward` takes labels too
+
+    def __init__(self, encoder: nn.Module, mix: MixOperator | None = None, width: int | None = None) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.mix: MixOperator = mix or no_mix
+        found = width or width_of(encoder)
+        if found is None:
+            raise InputError(
+                f"cannot tell how many features {type(encoder).__name__} gives; say it with width=..., or give the "
+                "encoder an attribute `width`"
+            )
+        self.width = found
+
+    def update(self) -> None:
+        """Follow the optimiser's step: moving averages and queues, where there are any."""
+
+    def chance(self, batch_size: int) -> float | None:
+        """The loss of an encoder that gives the same vector for everything, given the global batch size."""
+        return None
+
+    def encode(self, x: Batch) -> Tensor:
+        """Features for downstream tasks, (N, F): the encoder without heads, in evaluation mode, without gradient."""
+        with torch.no_grad(), evaluating(self.encoder):
+            return self.encoder(x)
+
+
+class Projected(Method):
+    """A method whose encoder is followed by a projection head."""
+
+    default_head = "mlpbn"
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        mix: MixOperator | None = None,
+        *,
+        head: str | None = None,
+        dim: int = 128,
+        width: int | None = None,
+    ) -> None:
+        super().__init__(encoder, mix, width)
+        self.head = make_head(head or self.default_head, self.width, self.width, dim)
+
+    def project(self, *batches: Batch) -> tuple[Tensor, ...]:
+        """Embeddings of each batch, (N, dim), in one pass: all of them share batch-normalisation statistics."""
+        z = self.head(self.encoder(concatenate(batches)))
+        return z.split([size(batch) for batch in batches])
+
+
+class Contrastive(Projected):
+    """A projected method with a softmax over similarities, at some temperature."""
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        mix: MixOperator | None = None,
+        *,
+        temperature: float = 0.2,
+        head: str | None = None,
+        dim: int = 128,
+        width: int | None = None,
+    ) -> None:
+        super().__init__(encoder, mix, head=head, dim=dim, width=width)
+        self.temperature = temperature
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """The module in evaluation mode, each part back in its own mode afterwards."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode

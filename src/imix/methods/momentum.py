@@ -1,0 +1,64 @@
+"""The second network of MoCo and BYOL: a moving average of the first, which gives the keys."""
+
+import copy
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from imix import distributed
+from imix.batch import Batch, map_fields, size
+from imix.distributed import SyncBatchNorm, all_ranks
+from imix.methods.method import Projected
+from imix.mix import MixOperator
+
+
+class Momentum(Projected):
+    """A method whose keys come from a moving average of encoder and head.
+
+    Only parameters are averaged. Batch-normalisation buffers of the key network are its own: it runs in training mode
+    and gathers its own statistics (so did the authors'). Keys carry no gradient. Where there are several ranks and
+    batch normalisation is not synced, keys are made from samples shuffled over ranks (shuffle-BN).
+    """
+
+    default_head = "mlpbn1"
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        mix: MixOperator | None = None,
+        *,
+        momentum: float = 0.999,
+        head: str | None = None,
+        dim: int = 128,
+        width: int | None = None,
+    ) -> None:
+        super().__init__(encoder, mix, head=head, dim=dim, width=width)
+        self.momentum = momentum
+        self.key_encoder = copy.deepcopy(self.encoder).requires_grad_(False)
+        self.key_head = copy.deepcopy(self.head).requires_grad_(False)
+
+    @torch.no_grad()
+    def keys(self, view: Batch) -> Tensor:
+        """Keys of a view, (N, dim)."""
+        if not self._shuffles():
+            return self.key_head(self.key_encoder(view))
+        order, back = distributed.shuffled(size(view))
+        view = distributed.rows_of_this_rank(map_fields(all_ranks, view), order)
+        shuffled = all_ranks(self.key_head(self.key_encoder(view)))
+        return distributed.rows_of_this_rank(shuffled, back)
+
+    def update(self) -> None:
+        """Move the key network towards the trained one."""
+        self._average(self.key_encoder.parameters(), self.encoder.parameters())
+        self._average(self.key_head.parameters(), self.head.parameters())
+
+    @torch.no_grad()
+    def _average(self, keys: Iterator[nn.Parameter], queries: Iterator[nn.Parameter]) -> None:
+        torch._foreach_lerp_(list(keys), list(queries), 1 - self.momentum)
+
+    def _shuffles(self) -> bool:
+        if distributed.world_size() == 1 or not self.training:
+            return False
+        norms = [part for part in self.key_encoder.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+        return any(not isinstance(norm, SyncBatchNorm) for norm in norms)

@@ -1,0 +1,42 @@
+"""The paper's baseline: a classifier trained end to end, with MixUp as in section 3.1."""
+
+import math
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from imix.batch import Batch
+from imix.methods.method import Method
+from imix.mix import MixOperator
+
+
+class Supervised(Method):
+    """Cross-entropy on class labels, Eq. (1); with `mix`, MixUp, Eq. (2).
+
+    >>> learner = Supervised(imix.encoders.build("small", (20,)), mix=imix.MixUp(), classes=4)
+    >>> learner(torch.randn(16, 20), torch.arange(16) % 4).shape
+    torch.Size([])
+    """
+
+    views = 1
+    supervised = True
+
+    def __init__(
+        self, encoder: nn.Module, mix: MixOperator | None = None, *, classes: int, width: int | None = None
+    ) -> None:
+        super().__init__(encoder, mix, width)
+        self.classifier = nn.Linear(self.width, classes)
+
+    def forward(self, view: Batch, labels: Tensor) -> Tensor:
+        """The loss of one view of a batch with labels (N,)."""
+        x, mix = self.mix(view)
+        logits = self.classifier(self.encoder(x)).float()
+        if mix is None:
+            return F.cross_entropy(logits, labels)
+        own = F.cross_entropy(logits, labels, reduction="none")
+        partners = F.cross_entropy(logits, labels[mix.partner], reduction="none")
+        return (mix.lam * own + (1 - mix.lam) * partners).mean()
+
+    def chance(self, batch_size: int) -> float:
+        """log C."""
+        return math.log(self.classifier.out_features)

@@ -1,0 +1,51 @@
+"""From settings to objects: the mixing operator, the augmentation and the method that they name."""
+
+from torch import nn
+
+from imix.augment import Augment, Masking, no_augment
+from imix.errors import InputError
+from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
+from imix.mix import CutMix, MixOperator, MixUp
+from imix.settings import Settings
+
+SOFTMAX = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
+
+
+def make_mix(settings: Settings) -> MixOperator | None:
+    """i-Mix's operator, or None."""
+    operators = {"mixup": MixUp, "cutmix": CutMix}
+    if settings.mix == "none":
+        return None
+    return operators[settings.mix](settings.alpha, settings.per_sample, settings.fold)
+
+
+def make_augment(settings: Settings) -> Augment:
+    """How a view is made."""
+    return Masking(settings.masking) if settings.masking else no_augment
+
+
+def make_method(settings: Settings, encoder: nn.Module, width: int, classes: int) -> Method:
+    """The method around an encoder of that width; `classes` is 0 where there are no labels."""
+    mix, head, dim = make_mix(settings), settings.head, settings.dim
+    if settings.supervised and not classes:
+        raise InputError(
+            f"method {settings.method!r} needs labels and the data has none; npair, simclr, moco, byol do not"
+        )
+    if settings.method == "supervised":
+        return Supervised(encoder, mix, classes=classes, width=width)
+    if settings.method == "moco":
+        return MoCo(
+            encoder,
+            mix,
+            queue=settings.queue,
+            temperature=settings.temperature,
+            momentum=settings.momentum,
+            head=head,
+            dim=dim,
+            width=width,
+        )
+    if settings.method == "byol":
+        # The paper's predictor ends as its projection head does.
+        return BYOL(encoder, mix, momentum=settings.momentum, head=head, predictor=head, dim=dim, width=width)
+    method = SOFTMAX[settings.method]
+    return method(encoder, mix, temperature=settings.temperature, head=head, dim=dim, width=width)

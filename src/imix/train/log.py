@@ -1,0 +1,131 @@
+"""What a run tells while it goes: metrics.jsonl always, a progress line, TensorBoard and Weights & Biases if asked."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+from imix.errors import InputError
+from imix.train.checkpoint import read_lines, write_lines
+
+
+class Sink(Protocol):
+    """Somewhere records go."""
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Take one record."""
+
+    def close(self) -> None:
+        """No more will come."""
+
+
+class Log:
+    """Records of a run, in memory and in every sink."""
+
+    def __init__(self, sinks: list[Sink], records: list[dict[str, Any]] | None = None) -> None:
+        self.sinks = sinks
+        self.records = records or []
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Add a record."""
+        self.records.append(record)
+        for sink in self.sinks:
+            sink.write(record)
+
+    def close(self) -> None:
+        """Close every sink."""
+        for sink in self.sinks:
+            sink.close()
+
+
+class Lines:
+    """metrics.jsonl: one record a line, each written at once."""
+
+    def __init__(self, path: Path, up_to_step: int) -> None:
+        self.records = [record for record in read_lines(path) if record["step"] <= up_to_step]
+        write_lines(path, self.records)  # what came after the checkpoint is made again
+        self.file = open(path, "a", buffering=1)  # noqa: SIM115
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Append the record."""
+        self.file.write(json.dumps(record) + "\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+class Progress:
+    """Loss, views per second and time left: a live bar on a terminal, a line every ten seconds elsewhere."""
+
+    def __init__(self, total_steps: int, done: int = 0) -> None:
+        self.total, self.done_before, self.started, self.told = total_steps, done, time.monotonic(), 0.0
+        self.bar: Any = None
+        if sys.stderr.isatty():
+            try:
+                from rich.console import Console
+                from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+                from rich.progress import Progress as Bar
+            except ImportError:
+                return
+            columns = (BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+            self.bar = Bar(*columns, console=Console(stderr=True))
+            self.task = self.bar.add_task("", total=total_steps, completed=done)
+            self.bar.start()
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Show the record."""
+        text = f"epoch {record['epoch']}  loss {record['loss']:.4f}  {record['views_per_second']:,.0f} views/s"
+        if self.bar is not None:
+            self.bar.update(self.task, completed=record["step"], description=text)
+            return
+        now = time.monotonic()
+        if now - self.told >= 10 or record["step"] == self.total:
+            self.told = now
+            left = (now - self.started) / max(1, record["step"] - self.done_before) * (self.total - record["step"])
+            print(f"step {record['step']}/{self.total}  {text}  {left:.0f} s left", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Take the bar off the screen."""
+        if self.bar is not None:
+            self.bar.stop()
+
+
+class TensorBoard:
+    """Scalars for TensorBoard, in the run folder."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise InputError("--tensorboard needs the extra: pip install 'imix-ssl[tensorboard]'") from error
+        self.writer = SummaryWriter(str(folder / "tensorboard"))
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Log every number of the record."""
+        for name in record.keys() - {"step", "epoch"}:
+            self.writer.add_scalar(name, record[name], record["step"])
+
+    def close(self) -> None:
+        """Flush and close."""
+        self.writer.close()
+
+
+class WandB:
+    """Records for Weights & Biases."""
+
+    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise InputError("--wandb needs the extra: pip install 'imix-ssl[wandb]'") from error
+        self.run = wandb.init(project="imix", name=folder.name, dir=str(folder), config=config, resume="allow")
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Log the record at its step."""
+        self.run.log(record, step=record["step"])
+
+    def close(self) -> None:
+        """Finish the W&B run."""
+        self.run.finish()

@@ -1,0 +1,224 @@
+"""The training loop: read it top to bottom.
+
+Order, learning rate and random numbers follow from where the run is, so a run resumed at any step is the run that was
+never stopped. With many ranks each takes its rows of the same global batch.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from imix import distributed
+from imix.augment import Augment
+from imix.batch import Batch, concatenate, map_fields, size
+from imix.data import Source
+from imix.errors import InputError, Interrupted
+from imix.methods import Method
+from imix.mix import InputMix
+from imix.settings import Settings
+from imix.train import checkpoint
+from imix.train.log import Log
+from imix.train.randomness import epoch_order, own_randomness, seed_all
+from imix.train.schedule import learning_rate, warmup_epochs
+from imix.train.watch import Watch, advice
+
+RECORD_EVERY = 50  # steps; and at the end of each epoch
+AGREE_EVERY = 8  # steps between which ranks ask each other whether one was told to stop
+
+
+class Objective(nn.Module):
+    """Views of a batch, mixed inputs where asked, and the method's loss: what is compiled as one step."""
+
+    def __init__(self, learner: Method, augment: Augment, input_mix: InputMix | None) -> None:
+        super().__init__()
+        self.learner, self.augment, self.input_mix = learner, augment, input_mix
+
+    def forward(self, batch: Batch, labels: Tensor | None) -> Tensor:
+        """The loss of a batch."""
+        views = [self.augment(batch) for _ in range(self.learner.views)]
+        if self.input_mix is not None:
+            n, mixed = size(batch), self.input_mix(concatenate(views))
+            views = [map_fields(lambda x, at=at: x[at : at + n], mixed) for at in range(0, n * len(views), n)]
+        return self.learner(*views, labels) if self.learner.supervised else self.learner(*views)
+
+
+def train(
+    learner: Method,
+    source: Source,
+    settings: Settings,
+    augment: Augment,
+    log: Log,
+    device: torch.device,
+    checkpoint_path: Path | None = None,
+    state: dict[str, Any] | None = None,
+) -> None:
+    """Train `learner` in place, from the beginning or from a checkpoint's `state`."""
+    world, rank = distributed.world_size(), distributed.rank()
+    batch_size = global_batch_size(settings, len(source))
+    share = batch_size // world
+    steps = len(source) // batch_size
+    labels = source.labels if settings.supervised else None
+
+    learner.to(device).train()
+    if world > 1 and settings.sync_bn:
+        distributed.SyncBatchNorm.convert(learner)
+    optimizer = make_optimizer(learner, settings)
+    epoch, step, losses = 0, 0, list[Tensor]()
+    if state is not None:
+        learner.load_state_dict(state["learner"])
+        optimizer.load_state_dict(state["optimizer"])
+        epoch, step, losses = state["epoch"], state["step"], list(state["losses"])
+    objective: nn.Module = Objective(learner, augment, InputMix(settings.input_mix) if settings.input_mix else None)
+    if world > 1:
+        objective = DistributedDataParallel(objective, broadcast_buffers=False)
+    if compiles(settings, device, steps):
+        objective.compile()
+    bf16 = uses_bf16(settings, device)
+    peak = learning_rate(settings, batch_size, warmup_epochs(settings), 0, steps)
+    watch = Watch(learner.chance(batch_size), advice(peak, settings.temperature))
+    watch.checked_at = warmup_epochs(settings) * steps
+
+    def save() -> None:
+        if rank == 0 and checkpoint_path is not None:
+            watch.finite([loss.item() for loss in losses], epoch * steps + step)
+            checkpoint.save(
+                checkpoint_path,
+                {
+                    "learner": learner.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                    "epoch": epoch,
+                    "step": step,
+                    "losses": torch.stack(losses).cpu() if losses else torch.empty(0),
+                },
+            )
+
+    saved = recorded = time.monotonic()
+    with own_randomness(device), _stop_asked(checkpoint_path is not None) as stop_asked:
+        while epoch < settings.epochs:
+            order = epoch_order(settings.seed, epoch, len(source))
+            own = order[: steps * batch_size].view(steps, world, share)[step:, rank]
+            for rows, batch in zip(own, source.batches(own), strict=True):
+                seed_all(settings.seed, epoch, step, rank)
+                for group in optimizer.param_groups:
+                    group["lr"] = learning_rate(settings, batch_size, epoch, step, steps)
+                batch = map_fields(lambda x: on_device(x, device), batch)
+                with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+                    loss = objective(batch, None if labels is None else labels[rows.to(labels.device)].to(device))
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                learner.update()
+                losses.append(loss.detach())
+                step += 1
+                done = epoch * steps + step
+
+                if step == steps or done % RECORD_EVERY == 0:
+                    values = distributed.mean_over_ranks(torch.stack(losses)).tolist()
+                    watch.finite(values, done)
+                    now = time.monotonic()
+                    record = {
+                        "step": done,
+                        "epoch": epoch + 1,
+                        "loss": sum(values) / len(values),
+                        "lr": optimizer.param_groups[0]["lr"],
+                        "views_per_second": learner.views * batch_size * len(values) / (now - recorded),
+                    }
+                    log.write(record)
+                    losses, recorded = [], now
+                    if watch.due(done):
+                        watch.alive(done, record["loss"], learner.encode(batch))
+                if step == steps:
+                    epoch, step = epoch + 1, 0
+                if (world == 1 or done % AGREE_EVERY == 0) and distributed.any_rank(stop_asked()):
+                    save()
+                    raise Interrupted(
+                        f"stopped at step {done} of {settings.epochs * steps}; --resume goes on from here"
+                    )
+                if time.monotonic() - saved > 60 * settings.checkpoint_minutes:
+                    save()
+                    saved = time.monotonic()
+        save()
+
+
+def global_batch_size(settings: Settings, n: int) -> int:
+    """The batch of all ranks together: as set, or all the data where that is less; a multiple of the ranks."""
+    world = distributed.world_size()
+    if settings.batch_size % world:
+        raise InputError(f"a batch of {settings.batch_size} cannot be shared by {world} ranks; choose a multiple")
+    batch_size = min(settings.batch_size, n // world * world)
+    if batch_size // world < 2:
+        raise InputError(
+            f"a batch of {batch_size} on {world} rank(s) leaves fewer than 2 samples each: batch normalisation and "
+            f"contrast need at least 2 (batch_size={settings.batch_size}, {n} samples)"
+        )
+    return batch_size
+
+
+def make_optimizer(learner: Method, settings: Settings) -> torch.optim.Optimizer:
+    """SGD or AdamW over everything that learns; the loop sets the rate."""
+    parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(parameters, lr=0.0, momentum=0.9, weight_decay=settings.weight_decay)
+    return torch.optim.AdamW(parameters, lr=0.0, weight_decay=settings.weight_decay)
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of that name; "auto" is this rank's GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"unknown device {name!r}; choose auto, cpu, cuda or cuda:N") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device {name!r} was asked for, but torch sees no GPU here")
+    return device
+
+
+def uses_bf16(settings: Settings, device: torch.device) -> bool:
+    """Whether the forward pass is autocast to bfloat16."""
+    if settings.precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return settings.precision == "bf16"
+
+
+def compiles(settings: Settings, device: torch.device, steps: int) -> bool:
+    """Whether the step is compiled: as set, or on a GPU for runs of more than 2,000 steps."""
+    if settings.compile is None:
+        return device.type == "cuda" and steps * settings.epochs > 2000
+    return settings.compile
+
+
+def on_device(x: Tensor, device: torch.device) -> Tensor:
+    """A field on the device; images on a GPU have their channels last."""
+    x = x.to(device, non_blocking=True)
+    return x.contiguous(memory_format=torch.channels_last) if x.is_cuda and x.dim() == 4 else x
+
+
+@contextmanager
+def _stop_asked(listens: bool) -> Iterator[Any]:
+    """A function that tells whether SIGTERM or SIGINT came; a second SIGINT interrupts at once."""
+    asked = threading.Event()
+
+    def ask(number: int, frame: Any) -> None:
+        if asked.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked.set()
+
+    if not listens or threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

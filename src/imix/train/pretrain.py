@@ -1,0 +1,227 @@
+"""`imix.pretrain`: data and settings in, a run out."""
+
+import platform
+import shutil
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import imix
+from imix import distributed
+from imix.augment import Augment
+from imix.batch import fields
+from imix.data import Data, Source, Tensors, load
+from imix.data.standardise import Standardise
+from imix.encoders import width_of
+from imix.errors import InputError
+from imix.methods import Method, evaluating
+from imix.run import Run, assemble, read_config, save_encoder
+from imix.settings import Settings
+from imix.train import checkpoint
+from imix.train.build import make_augment, make_method
+from imix.train.log import Lines, Log, Progress, Sink, TensorBoard, WandB
+from imix.train.loop import global_batch_size, pick_device, train, uses_bf16
+from imix.train.randomness import BEFORE_TRAINING, own_randomness, seed_all
+
+# What may differ when a run is resumed: nothing that changes a number.
+FREE_ON_RESUME = ("device", "checkpoint_minutes", "tensorboard", "wandb")
+
+
+def pretrain(
+    data: Any,
+    settings: Settings = Settings(),
+    *,
+    labels: Any = None,
+    out: str | Path | None = None,
+    encoder: nn.Module | None = None,
+    augment: Augment | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> Run:
+    """Learn an encoder from data, and keep everything in the folder `out` if one is given.
+
+    `data` is a name, a path, arrays or tensors (N, ...), or a `Source`; labels are optional, except for the supervised
+    methods. `encoder` is a module of your own, (N, ...) to (N, F); `augment` a function of your own from a batch to a
+    view of it, with one draw per sample.
+
+    >>> run = pretrain(torch.randn(64, 10), Settings(epochs=2, batch_size=32), progress=False)
+    >>> run.encoder(torch.randn(5, 10)).shape
+    torch.Size([5, 256])
+    """
+    joined = distributed.start()
+    try:
+        dataset = load(data, labels)
+        folder = _claim(Path(out), resume, overwrite) if out is not None else None
+        return _pretrain(dataset, settings, folder, encoder, augment, progress)
+    finally:
+        if joined:
+            distributed.stop()
+
+
+def _pretrain(
+    data: Data,
+    settings: Settings,
+    folder: Path | None,
+    encoder: nn.Module | None,
+    augment: Augment | None,
+    progress: bool,
+) -> Run:
+    device = pick_device(settings.device)
+    shape = data.train.shape
+    standardise = settings.standardise and isinstance(data.train, Tensors) and shape is not None
+    architecture = {
+        "encoder": settings.encoder if encoder is None else "custom",
+        "shape": shape,
+        "standardise": standardise,
+    }
+    config = {
+        "settings": asdict(settings),
+        "data": {"name": data.name, "samples": len(data.train), "shape": shape},
+        "architecture": architecture,
+        "versions": {
+            "imix": imix.__version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    }
+    with own_randomness(device):
+        seed_all(settings.seed, BEFORE_TRAINING)
+        whole = assemble(settings.encoder, shape, standardise, encoder)
+        source = _standardised(data.train, whole, device)
+        learner = make_method(settings, whole[-1], _width(whole[-1], source), data.train.classes)
+    _try_mixing(learner, source)
+    batch_size = global_batch_size(settings, len(source))
+
+    state = None
+    if folder is not None:
+        state = _state_to_resume(folder, config)
+    steps = len(source) // batch_size
+    done = state["epoch"] * steps + state["step"] if state else 0
+    log = _open_log(folder, config, settings, steps, done, progress)
+    if distributed.rank() == 0 and progress:
+        print(_headline(data, settings, learner, batch_size, steps, device), file=sys.stderr)
+    try:
+        train(
+            learner,
+            source,
+            settings,
+            augment or make_augment(settings),
+            log,
+            device,
+            folder / "checkpoint.pt" if folder else None,
+            state,
+        )
+    finally:
+        log.close()
+    whole.eval().requires_grad_(False)
+    if folder is not None and distributed.rank() == 0:
+        save_encoder(folder / "encoder.safetensors", whole, architecture)
+    return Run(whole, config, log.records, folder)
+
+
+def _claim(folder: Path, resume: bool, overwrite: bool) -> Path:
+    """The folder for this run; one that holds a run already is touched only as asked."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--out {str(folder)!r} is a file; give a folder")
+    taken = (folder / "config.json").exists()
+    if taken and not (resume or overwrite):
+        raise InputError(
+            f"{str(folder)!r} already holds a run; give --resume to go on with it or --overwrite to replace it"
+        )
+    if resume and overwrite:
+        raise InputError("give --resume or --overwrite, not both")
+    if not taken and folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{str(folder)!r} is not empty and is not a run; give a new folder")
+    if distributed.rank() == 0:
+        if taken and overwrite:
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _state_to_resume(folder: Path, config: dict[str, Any]) -> dict[str, Any] | None:
+    """The checkpoint in the folder, if there is one and it belongs to the same run; writes config.json if it is new."""
+    if (folder / "config.json").exists():
+        before = read_config(folder)
+        for part in ("settings", "data", "architecture"):
+            for name, value in config[part].items():
+                was = before[part].get(name)
+                value = list(value) if isinstance(value, tuple) else value
+                if was != value and name not in FREE_ON_RESUME:
+                    raise InputError(f"cannot resume {str(folder)!r}: its {name} is {was!r}, and {value!r} was given")
+    elif distributed.rank() == 0:
+        checkpoint.write_json(folder / "config.json", config)
+    path = folder / "checkpoint.pt"
+    return checkpoint.load(path) if path.exists() else None
+
+
+def _open_log(
+    folder: Path | None, config: dict[str, Any], settings: Settings, steps: int, done: int, progress: bool
+) -> Log:
+    if distributed.rank() != 0:
+        return Log([])
+    sinks: list[Sink] = []
+    records: list[dict[str, Any]] = []
+    if folder is not None:
+        lines = Lines(folder / "metrics.jsonl", up_to_step=done)
+        records = list(lines.records)
+        sinks.append(lines)
+    if settings.tensorboard or settings.wandb:
+        if folder is None:
+            raise InputError("tensorboard and wandb need a run folder; give out=...")
+        sinks += [TensorBoard(folder)] if settings.tensorboard else []
+        sinks += [WandB(folder, config)] if settings.wandb else []
+    if progress:
+        sinks.append(Progress(settings.epochs * steps, done))
+    return Log(sinks, records)
+
+
+def _standardised(source: Source, whole: nn.Sequential, device: torch.device) -> Source:
+    """The training data as the encoder sees it, on the device if it fits there."""
+    if isinstance(source, Tensors):
+        if isinstance(whole[0], Standardise):
+            source = Tensors(whole[0].fit(source)(source.inputs), source.labels)
+        if device.type == "cuda" and source.nbytes() > torch.cuda.mem_get_info(device)[0] // 2:
+            return source
+    whole.to(device)
+    return source.to(device)
+
+
+def _width(encoder: nn.Module, source: Source) -> int:
+    """How many features the encoder gives: as it says, or else as it does."""
+    if (width := width_of(encoder)) is not None:
+        return width
+    sample = next(source.batches([torch.arange(min(2, len(source)))]))
+    encoder.to(fields(sample)[0].device)
+    with torch.no_grad(), evaluating(encoder):
+        features = encoder(sample)
+    if features.dim() != 2:
+        raise InputError(f"an encoder must give (N, F); {type(encoder).__name__} gives shape {tuple(features.shape)}")
+    return int(features.shape[1])
+
+
+def _try_mixing(learner: Method, source: Source) -> None:
+    """Let an operator that cannot mix this data say so before anything is written."""
+    with own_randomness(torch.device("cpu")):
+        learner.mix(next(source.batches([torch.arange(min(2, len(source)))])))
+
+
+def _headline(
+    data: Data, settings: Settings, learner: Method, batch_size: int, steps: int, device: torch.device
+) -> str:
+    """What is about to run, the effective batch included."""
+    world = distributed.world_size()
+    mix = "" if settings.mix == "none" else f" + i-Mix ({settings.mix}, alpha {settings.alpha:g})"
+    weights = sum(parameter.numel() for parameter in learner.encoder.parameters())
+    precision = "bf16" if uses_bf16(settings, device) else "fp32"
+    return (
+        f"{settings.method}{mix} on {data.name}: {len(data.train):,} samples, "
+        f"effective batch {batch_size} = {world} rank(s) x {batch_size // world}, "
+        f"{settings.epochs} epochs x {steps} steps, "
+        f"encoder {settings.encoder} ({weights / 1e6:.2f} M weights, {learner.width} features), {device}, {precision}"
+    )

@@ -1,0 +1,61 @@
+"""What must not be trained through: a loss that is not finite, and representations that collapsed."""
+
+import math
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from imix.errors import TrainingError
+
+PATIENCE = 3  # checks in a row that must agree before a run is stopped
+EVERY = 100  # steps between checks, at least
+CLOSE = 1e-3  # how near to chance (relative) a loss, and how near to 0 a spread, counts as collapse
+
+
+class Watch:
+    """Stops a run that learns nothing, and says why."""
+
+    def __init__(self, chance: float | None, advice: str) -> None:
+        self.chance = chance
+        self.advice = advice
+        self.at_chance = self.without_spread = 0
+        self.checked_at = 0
+
+    def finite(self, losses: list[float], last_step: int) -> None:
+        """Raise if one of these losses, those up to `last_step`, is NaN or infinite."""
+        for step, loss in enumerate(losses, last_step + 1 - len(losses)):
+            if not math.isfinite(loss):
+                raise TrainingError(
+                    f"the loss became {loss} at step {step}. Likely causes: a learning rate that is too high, or an "
+                    f"encoder that overflows in low precision. {self.advice}"
+                )
+
+    def due(self, step: int) -> bool:
+        """Whether it is time for `alive`."""
+        return step - self.checked_at >= EVERY
+
+    def alive(self, step: int, loss: float, features: Tensor) -> None:
+        """Raise if the loss stands at chance, or all features point the same way, for some checks in a row."""
+        self.checked_at = step
+        stuck = self.chance is not None and abs(loss - self.chance) < CLOSE * self.chance
+        self.at_chance = self.at_chance + 1 if stuck else 0
+        spread = 1 - F.normalize(features.float(), dim=1).mean(0).norm().square()
+        flat = bool(spread.clamp(min=0).sqrt() < CLOSE)
+        self.without_spread = self.without_spread + 1 if flat else 0
+        if self.at_chance >= PATIENCE:
+            raise TrainingError(
+                f"collapse: the loss stands at chance, {loss:.4f}, at step {step}: all embeddings are the same, so the "
+                f"objective gives no gradient. {self.advice}"
+            )
+        if self.without_spread >= PATIENCE:
+            raise TrainingError(
+                f"collapse: at step {step} the encoder gives the same features for every sample. {self.advice}"
+            )
+
+
+def advice(learning_rate: float, temperature: float) -> str:
+    """What a user can do about it."""
+    return (
+        f"Try a lower --lr (the rate peaks at {learning_rate:g}), a longer --warmup, or another --temperature "
+        f"(now {temperature:g})"
+    )
