@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import io
-import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -129,9 +128,14 @@ def _deferred(function: Callable[..., None]) -> Callable[..., Callable[[], None]
 
 
 def _one_line(boxed: str) -> str:
-    """The first paragraph of tyro's boxed message."""
-    lines = [line.strip("│ ") for line in boxed.splitlines() if line.startswith("│")]
-    paragraph = itertools.takewhile(lambda line: line and not line.startswith("──"), lines)
+    """The first paragraph of tyro's message, which comes under a title and within rules, drawn in Unicode or ASCII."""
+
+    def is_rule(line: str) -> bool:
+        return line.startswith(("╭", "╰")) or not line.strip("─-")
+
+    lines = [line.strip(" │") for line in boxed.splitlines()]
+    rules = [number for number, line in enumerate(lines) if is_rule(line)]
+    paragraph = lines[rules[0] + 1 : rules[1]]
     return " ".join(paragraph).removeprefix("Error parsing __tyro-dummy-inner__.settings: ") + " (see --help)"
 
 

@@ -1,6 +1,5 @@
 """`imix demo`: the effect of i-Mix in two minutes on a laptop, on digits without any augmentation."""
 
-import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +23,6 @@ ARMS = {
 def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[Arm]:
     """Pretrain and evaluate each arm with each seed, print a table, write runs and report.html below `out`."""
     started = time.monotonic()
-    if (out / "report.html").exists():
-        shutil.rmtree(out)
     print("digits, no augmentation: N-pair without and with i-Mix, about a minute on two cores", flush=True)
     digits = load("digits")
     assert digits.test is not None
@@ -37,7 +34,8 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[Arm]:
         folder = name.lower().replace(" ", "").replace("+", "-")
         runs, results = [], {"linear": list[Result](), "knn": list[Result]()}
         for seed in range(seeds):
-            runs.append(pretrain(digits, replace(settings, seed=seed), out=out / f"{folder}-{seed}", progress=False))
+            run_folder = out / f"{folder}-{seed}"
+            runs.append(pretrain(digits, replace(settings, seed=seed), out=run_folder, overwrite=True, progress=False))
             for protocol, found in results.items():
                 found.append(evaluate(runs[-1], digits, protocol))
             print(f"{name}, seed {seed}: {results['linear'][-1].accuracy:.1%} (linear)", flush=True)

@@ -41,6 +41,12 @@ def stop() -> None:
     dist.destroy_process_group()
 
 
+def wait() -> None:
+    """Until every rank is here."""
+    if world_size() > 1:
+        dist.barrier()
+
+
 def any_rank(flag: bool) -> bool:
     """Whether the flag is set on any rank."""
     if world_size() == 1:

@@ -82,7 +82,7 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         # In the precision of X, so that a row's features do not depend on the rows beside it.
-        rows = Tensors(torch.from_numpy(np.ascontiguousarray(X)))
+        rows = Tensors(torch.tensor(X))
         encoder = copy.deepcopy(self.encoder_).to(rows.inputs.dtype)
         features: np.ndarray = Encoded(encoder, rows, torch.device("cpu")).features().numpy()
         return features

@@ -140,7 +140,7 @@ class InputMix:
         n, first = size(batch), fields(batch)[0]
         concentration = torch.full((n, 1 + self.auxiliaries), self.alpha, device=first.device)
         weights = 0.5 * torch._sample_dirichlet(concentration)
-        auxiliaries = [torch.randperm(n, device=first.device) for _ in range(self.auxiliaries)]
+        auxiliaries = [_permutation(n, first.device) for _ in range(self.auxiliaries)]
 
         def blend(x: Tensor) -> Tensor:
             _check_floating(x, "InputMix")
@@ -160,7 +160,7 @@ def _draw(batch: Batch, alpha: float, per_sample: bool, fold: bool) -> Mix:
     lam = torch._sample_dirichlet(torch.full((draws, 2), alpha, device=first.device, dtype=dtype))[:, 0]
     if fold:
         lam = torch.maximum(lam, 1 - lam)
-    return Mix(torch.randperm(n, device=first.device), lam.expand(n))
+    return Mix(_permutation(n, first.device), lam.expand(n))
 
 
 def _boxes(lam: Tensor, extent: tuple[int, ...], per_sample: bool) -> tuple[Tensor, Tensor]:
@@ -178,6 +178,11 @@ def _boxes(lam: Tensor, extent: tuple[int, ...], per_sample: bool) -> tuple[Tens
         inside = inside & within.view(n, *[length if a == axis else 1 for a in range(len(extent))])
         area = area * (stop - start)
     return inside, area
+
+
+def _permutation(n: int, device: torch.device) -> Tensor:
+    # Not randperm: torch 2.11's compiler fails on tensors indexed by one.
+    return torch.rand(n, device=device).argsort()
 
 
 def _per_sample(weight: Tensor, x: Tensor) -> Tensor:

@@ -101,6 +101,7 @@ def _map(arm: Arm) -> dict[str, Any]:
             "x": places[arm.labels == label, 0].round(2).tolist(),
             "y": places[arm.labels == label, 1].round(2).tolist(),
             "name": str(label),
+            "hovertemplate": f"class {label}<extra></extra>",
             "type": "scatter",
             "mode": "markers",
             "marker": {"size": 6},
@@ -108,7 +109,7 @@ def _map(arm: Arm) -> dict[str, Any]:
         for label in np.unique(arm.labels)
     ]
     hidden = {"visible": False}
-    return {"data": traces, "layout": {"xaxis": hidden, "yaxis": hidden | {"scaleanchor": "x"}}}
+    return {"data": traces, "layout": {"xaxis": hidden, "yaxis": hidden}}
 
 
 def _figure(name: str, figure: dict[str, Any], height: int) -> str:
@@ -142,18 +143,23 @@ table {{ border-collapse: collapse; }} th, td {{ padding: .4rem 1.2rem .4rem 0; 
 th {{ text-align: left; font-weight: 600; }} td {{ font-variant-numeric: tabular-nums; }}
 .faint, .faint p {{ color: var(--faint); font-size: .85rem; }}
 .maps {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 1rem; }}
+section {{ min-width: 0; }}
 code {{ background: var(--rule); padding: .1rem .4rem; border-radius: .3rem; }}
 </style>
 <script>{plotly}</script>
 <script>
-function draw(name, figure) {{
-  const text = getComputedStyle(document.documentElement).getPropertyValue("--text");
-  const rule = getComputedStyle(document.documentElement).getPropertyValue("--rule");
-  const layout = Object.assign({{margin: {{l: 50, r: 10, t: 10, b: 40}}, paper_bgcolor: "rgba(0,0,0,0)",
-    plot_bgcolor: "rgba(0,0,0,0)", font: {{color: text}}}}, figure.layout);
-  for (const axis of [layout.xaxis, layout.yaxis]) Object.assign(axis, {{gridcolor: rule, zerolinecolor: rule}});
-  Plotly.newPlot(name, figure.data, layout, {{responsive: true, displaylogo: false}});
-}}
+const figures = [];
+function draw(name, figure) {{ figures.push([name, figure]); }}
+window.addEventListener("load", () => {{
+  const style = getComputedStyle(document.documentElement);
+  const [text, rule] = ["--text", "--rule"].map(name => style.getPropertyValue(name));
+  for (const [name, figure] of figures) {{
+    const layout = Object.assign({{margin: {{l: 50, r: 10, t: 10, b: 40}}, paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)", font: {{color: text}}}}, figure.layout);
+    for (const axis of [layout.xaxis, layout.yaxis]) Object.assign(axis, {{gridcolor: rule, zerolinecolor: rule}});
+    Plotly.newPlot(name, figure.data, layout, {{responsive: true, displayModeBar: false}});
+  }}
+}});
 </script>
 </head>
 <body>

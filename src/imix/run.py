@@ -10,6 +10,7 @@ Nothing is ever unpickled from it.
 """
 
 import json
+import shutil
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -47,10 +48,18 @@ def read_config(path: Path) -> dict[str, Any]:
     if not path.is_dir():
         raise InputError(f"no run folder {str(path)!r}")
     try:
-        config: dict[str, Any] = json.loads((path / "config.json").read_text())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{str(path)!r} is not a run folder: it has no readable config.json") from error
+        config = json.loads((path / "config.json").read_text())
+        config["settings"], config["data"], config["architecture"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{str(path)!r} is not a run folder: it has no config.json of imix") from error
     return config
+
+
+def clear(path: Path) -> None:
+    """Remove the run from a folder; other files in it stay."""
+    for name in ("metrics.jsonl", "checkpoint.pt", "encoder.safetensors", "evaluations.jsonl", "config.json"):
+        (path / name).unlink(missing_ok=True)
+    shutil.rmtree(path / "tensorboard", ignore_errors=True)
 
 
 def assemble(

@@ -13,14 +13,14 @@ from imix.data.source import Data, Tensors
 from imix.errors import InputError
 
 
-def from_arrays(inputs: Any, labels: Any = None, name: str = "the data") -> Tensors:
+def from_arrays(inputs: Any, labels: Any = None, name: str = "the data", classes: Any = None) -> Tensors:
     """Samples (N, ...) and labels (N,) from arrays or tensors; `inputs` may be a tuple or dict of them.
 
     Everything becomes float32; bytes (uint8) are brought to 0..1. Labels may be anything `numpy.unique` sorts; they
-    become 0, 1, ... in that order.
+    become 0, 1, ... in that order, or in that of `classes`, which is sorted.
     """
     batch = map_fields(lambda x: _samples(x, name), _tensors(inputs))
-    return Tensors(batch, None if labels is None else _class_numbers(labels, name))
+    return Tensors(batch, None if labels is None else _class_numbers(labels, name, classes))
 
 
 def read_npy(path: Path) -> Data:
@@ -37,13 +37,11 @@ def read_npz(path: Path) -> Data:
             raise InputError(f"cannot read {path} as .npz: {error}") from error
         if x is None:
             raise InputError(f"{path} needs an array 'x' (and may have 'y', 'x_test', 'y_test'); it has {arrays.files}")
-    if y_test is not None and y is not None:
-        known = np.unique(np.asarray(y))
-        if not np.isin(y_test, known).all():
-            raise InputError(f"{path}: 'y_test' has labels that 'y' has not: {np.setdiff1d(y_test, known)[:5]}")
-        y_test = np.searchsorted(known, y_test)
     train = from_arrays(x, y, f"{path}, array 'x'")
-    return Data(str(path), train, None if x_test is None else from_arrays(x_test, y_test, f"{path}, array 'x_test'"))
+    if x_test is None:
+        return Data(str(path), train)
+    classes = None if y is None else np.unique(y)
+    return Data(str(path), train, from_arrays(x_test, y_test, f"{path}, array 'x_test'", classes))
 
 
 def _read(path: Path) -> Any:
@@ -79,8 +77,11 @@ def _samples(x: Tensor, name: str) -> Tensor:
     return x
 
 
-def _class_numbers(labels: Any, name: str) -> Tensor:
+def _class_numbers(labels: Any, name: str, classes: Any) -> Tensor:
     values = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
     if values.ndim != 1:
         raise InputError(f"the labels of {name} must be (N,); got shape {values.shape}")
-    return torch.from_numpy(np.unique(values, return_inverse=True)[1])
+    known = np.unique(values) if classes is None else classes
+    if not np.isin(values, known).all():
+        raise InputError(f"{name} has labels that the training samples have not: {np.setdiff1d(values, known)[:5]}")
+    return torch.from_numpy(np.searchsorted(known, values))

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +75,15 @@ def train(
     if state is not None:
         learner.load_state_dict(state["learner"])
         optimizer.load_state_dict(state["optimizer"])
-        epoch, step, losses = state["epoch"], state["step"], list(state["losses"])
+        epoch, step, losses = state["epoch"], state["step"], list(state["losses"].to(device))
     objective: nn.Module = Objective(learner, augment, InputMix(settings.input_mix) if settings.input_mix else None)
     if world > 1:
         objective = DistributedDataParallel(objective, broadcast_buffers=False)
+    compiling: AbstractContextManager[None] = nullcontext()
     if compiles(settings, device, steps):
         objective.compile()
+        # Unasked it may only ever help: where it fails, the step runs as it is.
+        compiling = torch._dynamo.config.patch(suppress_errors=settings.compile is None)
     bf16 = uses_bf16(settings, device)
     peak = learning_rate(settings, batch_size, warmup_epochs(settings), 0, steps)
     watch = Watch(learner.chance(batch_size), advice(peak, settings.temperature))
@@ -101,7 +104,7 @@ def train(
             )
 
     saved = recorded = time.monotonic()
-    with own_randomness(device), _stop_asked(checkpoint_path is not None) as stop_asked:
+    with own_randomness(device), compiling, _stop_asked(checkpoint_path is not None) as stop_asked:
         while epoch < settings.epochs:
             order = epoch_order(settings.seed, epoch, len(source))
             own = order[: steps * batch_size].view(steps, world, share)[step:, rank]

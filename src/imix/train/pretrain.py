@@ -1,7 +1,6 @@
 """`imix.pretrain`: data and settings in, a run out."""
 
 import platform
-import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +18,7 @@ from imix.data.standardise import Standardise
 from imix.encoders import width_of
 from imix.errors import InputError
 from imix.methods import Method, evaluating
-from imix.run import Run, assemble, read_config, save_encoder
+from imix.run import Run, assemble, clear, read_config, save_encoder
 from imix.settings import Settings
 from imix.train import checkpoint
 from imix.train.build import make_augment, make_method
@@ -55,9 +54,10 @@ def pretrain(
     """
     joined = distributed.start()
     try:
-        dataset = load(data, labels)
-        folder = _claim(Path(out), resume, overwrite) if out is not None else None
-        return _pretrain(dataset, settings, folder, encoder, augment, progress)
+        folder = None if out is None else Path(out)
+        if folder is not None:
+            _check_folder(folder, resume, overwrite)
+        return _pretrain(load(data, labels), settings, folder, encoder, augment, overwrite, progress)
     finally:
         if joined:
             distributed.stop()
@@ -69,6 +69,7 @@ def _pretrain(
     folder: Path | None,
     encoder: nn.Module | None,
     augment: Augment | None,
+    overwrite: bool,
     progress: bool,
 ) -> Run:
     device = pick_device(settings.device)
@@ -97,9 +98,7 @@ def _pretrain(
     _try_mixing(learner, source)
     batch_size = global_batch_size(settings, len(source))
 
-    state = None
-    if folder is not None:
-        state = _state_to_resume(folder, config)
+    state = None if folder is None else _open_folder(folder, config, overwrite)
     steps = len(source) // batch_size
     done = state["epoch"] * steps + state["step"] if state else 0
     log = _open_log(folder, config, settings, steps, done, progress)
@@ -124,28 +123,28 @@ def _pretrain(
     return Run(whole, config, log.records, folder)
 
 
-def _claim(folder: Path, resume: bool, overwrite: bool) -> Path:
-    """The folder for this run; one that holds a run already is touched only as asked."""
+def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
+    """Refuse a folder that holds something else than a run, or a run that was not to be touched."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out {str(folder)!r} is a file; give a folder")
-    taken = (folder / "config.json").exists()
+    taken = folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir())
+    if taken:
+        read_config(folder)
     if taken and not (resume or overwrite):
         raise InputError(
             f"{str(folder)!r} already holds a run; give --resume to go on with it or --overwrite to replace it"
         )
     if resume and overwrite:
         raise InputError("give --resume or --overwrite, not both")
-    if not taken and folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{str(folder)!r} is not empty and is not a run; give a new folder")
+
+
+def _open_folder(folder: Path, config: dict[str, Any], overwrite: bool) -> dict[str, Any] | None:
+    """Make the folder ready; gives the state to go on from, if it holds a checkpoint of the same run."""
     if distributed.rank() == 0:
-        if taken and overwrite:
-            shutil.rmtree(folder)
+        if overwrite:
+            clear(folder)
         folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _state_to_resume(folder: Path, config: dict[str, Any]) -> dict[str, Any] | None:
-    """The checkpoint in the folder, if there is one and it belongs to the same run; writes config.json if it is new."""
+    distributed.wait()
     if (folder / "config.json").exists():
         before = read_config(folder)
         for part in ("settings", "data", "architecture"):

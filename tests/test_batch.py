@@ -1,0 +1,68 @@
+import pytest
+import torch
+from torch import Tensor
+
+from imix.batch import concatenate, fields, map_fields, size
+from imix.errors import InputError
+
+
+def nested(offset: int = 0) -> dict[str, object]:
+    def rows(start: int, *shape: int) -> Tensor:
+        return torch.arange(start, start + torch.Size(shape).numel()).view(shape) + offset
+
+    return {"image": rows(0, 3, 2, 2), "rest": [rows(100, 3), (rows(200, 3, 1), rows(300, 3, 4))]}
+
+
+def test_a_tensor_is_a_batch_of_one_field() -> None:
+    x = torch.randn(3, 2)
+    assert fields(x) == [x]
+    assert size(x) == 3
+    assert torch.equal(map_fields(lambda field: field + 1, x), x + 1)
+
+
+def test_fields_are_listed_in_order() -> None:
+    assert [field.flatten()[0].item() for field in fields(nested())] == [0, 100, 200, 300]
+
+
+def test_the_structure_of_a_batch_is_kept() -> None:
+    mapped = map_fields(lambda field: -field, nested())
+    assert list(mapped) == ["image", "rest"]
+    assert type(mapped) is dict
+    assert type(mapped["rest"]) is list
+    assert type(mapped["rest"][1]) is tuple
+    for before, after in zip(fields(nested()), fields(mapped), strict=True):
+        assert torch.equal(after, -before)
+
+
+def test_batches_of_one_structure_are_mapped_together() -> None:
+    summed = map_fields(torch.add, nested(), nested(offset=7))
+    for x, y in zip(fields(nested()), fields(summed), strict=True):
+        assert torch.equal(y, 2 * x + 7)
+
+
+def test_batches_of_different_structure_are_not_mapped_together() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        map_fields(torch.add, (torch.ones(2), torch.ones(2)), (torch.ones(2),))
+
+
+def test_concatenated_batches_follow_each_other_in_every_field() -> None:
+    both = concatenate([nested(), nested(offset=1), nested(offset=2)])
+    assert size(both) == 9
+    for x, y in zip(fields(nested()), fields(both), strict=True):
+        assert torch.equal(y, torch.cat([x, x + 1, x + 2]))
+
+
+def test_fields_with_different_numbers_of_samples_are_refused() -> None:
+    with pytest.raises(InputError, match=r"same number of samples; got \[3, 2\]"):
+        size({"a": torch.zeros(3, 1), "b": torch.zeros(2, 5)})
+
+
+def test_a_batch_without_fields_is_refused() -> None:
+    with pytest.raises(InputError, match="same number of samples"):
+        size([])
+
+
+@pytest.mark.parametrize("thing", ["text", 3.0, None, {1, 2}])
+def test_what_is_no_batch_is_refused_by_its_type(thing: object) -> None:
+    with pytest.raises(InputError, match=f"a tensor, or a tuple, list or dict of tensors; got {type(thing).__name__}"):
+        size({"field": thing})

@@ -1,0 +1,134 @@
+"""The command as a user types it: results, one-line complaints, exit codes, and what it needs to start."""
+
+import re
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import imix
+from imix.cli import main
+
+
+@pytest.fixture
+def run_cli(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["imix", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as leaving:
+            code = leaving.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+QUICK = ["--epochs", "2", "--encoder", "mlp:16-32", "--device", "cpu"]
+
+
+def test_pretrain_evaluate_embed_on_a_file_of_ones_own(run_cli, tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    np.savez(tmp_path / "mine.npz", x=rng.normal(size=(120, 6)) + 4 * y[:, None], y=y)
+    code, out, _ = run_cli("pretrain", tmp_path / "mine.npz", "--out", tmp_path / "run", *QUICK, "--method", "moco")
+    assert (code, "encoder.safetensors" in out) == (0, True)
+    code, out, _ = run_cli("evaluate", tmp_path / "run", "--protocol", "knn")
+    assert code == 0
+    assert out.startswith("knn on ")
+    assert float(out.split(": ")[1].split(" %")[0]) > 90
+    code, out, _ = run_cli("embed", tmp_path / "run", tmp_path / "mine.npz", "--out", tmp_path / "z.parquet")
+    assert (code, out) == (0, f"120 vectors of 8 features written to {tmp_path / 'z.parquet'}\n")
+
+
+def test_flags_of_the_command_are_the_settings(run_cli, tmp_path):
+    flags = ["--method", "byol", "--mix", "cutmix", "--alpha", "2", "--no-fold", "--lr", "0.05", "--seed", "3"]
+    assert run_cli("pretrain", "digits", "--out", tmp_path / "run", *QUICK, *flags, "--milestones", "3", "4")[0] == 0
+    settings = imix.Run.load(tmp_path / "run").config["settings"]
+    expected = {"method": "byol", "mix": "cutmix", "alpha": 2.0, "fold": False, "lr": 0.05, "seed": 3, "epochs": 2}
+    assert {name: settings[name] for name in expected} == expected
+    assert settings["milestones"] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pretrain", "nowhere.npy", "--out", "run"], "no data set or file 'nowhere.npy'"),
+        (["pretrain", "digits", "--method", "dino", "--out", "run"], "'dino'.*npair.*supervised"),
+        (["pretrain", "digits", "--temperature", "-1", "--out", "run"], "temperature must be above 0; got -1"),
+        (["pretrain", "digits", "--encoder", "vit", "--out", "run"], "unknown encoder 'vit'; choose from small"),
+        (["pretrain", "digits", "--batch-size", "1", "--out", "run"], "at least 2"),
+        (["pretrain", "digits", "--device", "cuda:7", "--out", "run"], "cuda:7|GPU"),
+        (["pretrain", "table.npy", "--mix", "cutmix", "--out", "run"], r"\(N, F\) use MixUp"),
+        (["pretrain", "table.npy", "--method", "supclr", "--out", "run"], "needs labels"),
+        (["pretrain", "nan.npy", "--out", "run"], r"nan\.npy has 1 NaN .* at \[0, 1\]"),
+        (["pretrain", "short.npz", "--out", "run"], r"4 samples need labels of shape \(4,\); got \(3,\)"),
+        (["pretrain", "digits", "--out", "table.npy"], "is a file; give a folder"),
+        (["pretrain", "digits"], "--out"),
+        (["pretrain", "digits", "--out", "run", "--frobnicate"], "--frobnicate"),
+        (["evaluate", "."], "not a run folder"),
+        (["evaluate", "nowhere"], "no run folder 'nowhere'"),
+        (["embed", "nowhere", "digits", "--out", "z.npy"], "no run folder 'nowhere'"),
+        (["embed", "nowhere", "digits", "--out", "z.xls"], "z.xls"),
+        (["conquer"], "conquer.*pretrain|conquer"),
+    ],
+)
+def test_bad_input_is_one_line_on_stderr_and_exit_code_2(run_cli, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    np.save("table.npy", np.ones((8, 3)))
+    np.save("nan.npy", np.array([[0.0, np.nan], [1.0, 2.0]]))
+    np.savez("short.npz", x=np.ones((4, 2)), y=np.ones(3))
+    before = sorted(path.name for path in tmp_path.iterdir())
+    code, out, err = run_cli(*arguments)
+    assert code == 2
+    assert out == ""
+    assert len(err.splitlines()) == 1, err
+    assert re.search(message, err), err
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_run_is_not_overwritten_by_accident(run_cli, tmp_path):
+    assert run_cli("pretrain", "digits", "--out", tmp_path / "run", *QUICK)[0] == 0
+    before = (tmp_path / "run" / "encoder.safetensors").read_bytes()
+    code, _, err = run_cli("pretrain", "digits", "--out", tmp_path / "run", *QUICK, "--seed", "1")
+    assert code == 2
+    assert "--resume" in err and "--overwrite" in err
+    assert (tmp_path / "run" / "encoder.safetensors").read_bytes() == before
+    assert run_cli("pretrain", "digits", "--out", tmp_path / "run", *QUICK, "--seed", "1", "--overwrite")[0] == 0
+    assert (tmp_path / "run" / "encoder.safetensors").read_bytes() != before
+
+
+def test_help_needs_no_torch():
+    code = (
+        "import sys; sys.argv = ['imix', '--help']\nfrom imix.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+    )
+    code += "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    assert time.monotonic() - started < 5
+
+
+def test_the_core_runs_with_torch_torchvision_and_numpy_alone():
+    code = """
+import sys
+for name in ("sklearn", "scipy", "rich", "tyro", "plotly", "pyarrow", "pandas", "polars", "safetensors", "tensorboard"):
+    sys.modules[name] = None
+import torch, imix
+from imix.data import Tensors
+x = torch.randn(40, 5); source = Tensors(x, torch.arange(40) % 2)
+for method in ("npair", "simclr", "moco", "byol", "supclr", "supnpair", "supervised"):
+    run = imix.pretrain(source, imix.Settings(method=method, epochs=2, batch_size=20, encoder="mlp:8-8"))
+for protocol in ("linear", "knn", "pinv"):
+    imix.evaluate(run, source, protocol)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_every_public_name_can_be_had():
+    for name in imix.__all__:
+        assert getattr(imix, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = imix.nothing

@@ -1,0 +1,131 @@
+"""Data at the border: names, files, arrays, labels, and what is wrong with them."""
+
+import numpy as np
+import pytest
+import torch
+
+import imix
+from imix import InputError, Settings
+from imix.augment import Masking
+from imix.data import Tensors, load
+from imix.data.standardise import Standardise
+
+
+def test_digits_are_split_once_and_for_all():
+    data = load("digits")
+    assert (len(data.train), len(data.test), data.train.shape, data.train.classes) == (1297, 500, (1, 8, 8), 10)
+    assert torch.equal(data.train.inputs, load("digits").train.inputs)
+    assert data.train.inputs.min() >= 0 and data.train.inputs.max() <= 1
+
+
+def test_npy_and_npz_files_are_read(tmp_path):
+    x, y = np.arange(24.0).reshape(6, 4), np.array(list("bacbac"))
+    np.save(tmp_path / "x.npy", x)
+    np.savez(tmp_path / "d.npz", x=x, y=y, x_test=x[:2], y_test=np.array(["c", "a"]))
+    assert torch.equal(load(tmp_path / "x.npy").train.inputs, torch.from_numpy(x).float())
+    data = load(str(tmp_path / "d.npz"))
+    assert data.train.labels.tolist() == [1, 0, 2, 1, 0, 2]
+    assert data.test.labels.tolist() == [2, 0]
+
+
+def test_bytes_become_unit_interval_and_everything_float32():
+    assert load(np.full((2, 3), 255, np.uint8)).train.inputs.unique().item() == 1.0
+    for dtype in (np.int64, np.float16, np.float64, bool):
+        assert load(np.ones((2, 3), dtype)).train.inputs.dtype == torch.float32
+
+
+def test_the_callers_array_is_not_changed_by_training():
+    x = np.random.default_rng(0).normal(size=(32, 4)).astype(np.float32)
+    before = x.copy()
+    imix.pretrain(x, Settings(epochs=1, batch_size=8, masking=0.5), progress=False)
+    assert np.array_equal(x, before)
+
+
+@pytest.mark.parametrize(
+    ("data", "labels", "message"),
+    [
+        ("nowhere.npy", None, "no data set or file 'nowhere.npy'.*known names: digits"),
+        ("imagenet22k", None, "no data set or file 'imagenet22k'.*digits"),
+        (np.ones((4, 2)), [0, 1], r"4 samples need labels of shape \(4,\); got \(2,\)"),
+        (np.ones((4, 2)), np.ones((4, 1)), r"labels of the data must be \(N,\); got shape \(4, 1\)"),
+        (np.array([[0, 1], [np.nan, 2], [np.inf, 0]]), None, r"2 NaN or infinite values; the first is nan at \[1, 0\]"),
+        (np.full((2, 2), 1e300), None, "NaN or infinite"),
+        (np.ones(5), None, r"first axis, \(N, \.\.\.\); got shape \(5,\)"),
+        (np.array([["a", "b"]]), None, "must be numbers"),
+        (np.ones((0, 3)), None, "no samples"),
+        ((np.ones((4, 2)), np.ones((3, 2))), None, r"same number of samples; got \[4, 3\]"),
+        ("digits", [1, 2], "brings its own"),
+    ],
+)
+def test_data_that_cannot_be_used_is_refused_by_name(data, labels, message):
+    with pytest.raises(InputError, match=message):
+        load(data, labels)
+
+
+def test_files_that_cannot_be_read_are_refused_by_name(tmp_path):
+    (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY broken")
+    (tmp_path / "empty.npz").write_bytes(b"")
+    (tmp_path / "table.xlsx").write_text("no")
+    np.save(tmp_path / "objects.npy", np.array([{}, []], dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "other.npz", images=np.ones((2, 2)))
+    np.savez(tmp_path / "unseen.npz", x=np.ones((2, 2)), y=[0, 1], x_test=np.ones((1, 2)), y_test=[7])
+    for name in ("broken.npy", "empty.npz", "table.xlsx", "objects.npy"):
+        with pytest.raises(InputError, match=f"cannot read .*{name}"):
+            load(tmp_path / name)
+    with pytest.raises(InputError, match=r"needs an array 'x'.*it has \['images'\]"):
+        load(tmp_path / "other.npz")
+    with pytest.raises(InputError, match="has labels that the training samples have not"):
+        load(tmp_path / "unseen.npz")
+
+
+def test_nan_says_in_which_file_and_where(tmp_path):
+    x = np.ones((5, 1, 4, 4), np.float32)
+    x[3, 0, 2, 1] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    with pytest.raises(InputError, match=r"x\.npy has 1 NaN .* at \[3, 0, 2, 1\]"):
+        load(tmp_path / "x.npy")
+
+
+def test_a_supervised_method_without_labels_is_refused():
+    for method in ("supclr", "supnpair", "supervised"):
+        with pytest.raises(InputError, match=f"'{method}' needs labels"):
+            imix.pretrain(np.ones((8, 2)), Settings(method=method, epochs=1), progress=False)
+
+
+def test_a_table_given_to_cutmix_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(InputError, match=r"\(N, F\) use MixUp"):
+        imix.pretrain(np.ones((8, 2)), Settings(mix="cutmix", epochs=1), out=tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists() or not list((tmp_path / "run").iterdir())
+
+
+@pytest.mark.parametrize("shape", [(50, 3), (50, 3, 7), (50, 3, 4, 5)])
+def test_standardise_brings_each_channel_to_mean_0_and_deviation_1(shape):
+    x = torch.randn(shape) * torch.tensor([1e-3, 1.0, 1e4]).view(1, 3, *[1] * (len(shape) - 2)) + 5
+    y = Standardise(3).fit(Tensors(x))(x).double()
+    axes = [axis for axis in range(y.dim()) if axis != 1]
+    assert y.mean(axes).abs().max() < 1e-3
+    assert (y.std(axes, correction=0) - 1).abs().max() < 1e-3
+
+
+def test_a_constant_column_stays_finite():
+    x = torch.full((10, 2), 1e7) + torch.tensor([0.0, 1.0]) * torch.randn(10, 1) * 100
+    y = Standardise(2).fit(Tensors(x))(x)
+    assert torch.isfinite(y).all()
+    assert y[:, 0].abs().max() == 0
+
+
+def test_masking_sets_the_asked_share_of_cells_to_zero_and_leaves_the_rest():
+    x = torch.ones(400, 50)
+    masked = Masking(0.2)(x)
+    assert (masked == 0).float().mean().item() == pytest.approx(0.2, abs=0.01)
+    assert set(masked.unique().tolist()) == {0.0, 1.0}
+    assert Masking(0.0)(x).equal(x)
+    assert Masking(1.0)(x).eq(0).all()
+
+
+def test_masking_draws_anew_for_each_sample_cell_and_view():
+    x = torch.ones(64, 64)
+    one, other = Masking(0.5)(x), Masking(0.5)(x)
+    assert not torch.equal(one, other)
+    assert one.unique(dim=0).shape[0] == 64
+    assert one.unique(dim=1).shape[1] == 64

@@ -1,0 +1,254 @@
+"""Protocols against plain versions of themselves, the untouched encoder, run folders and vectors."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import polars
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import imix
+from imix import InputError, Settings
+from imix.data import Tensors
+from imix.evaluation import KNN, Linear, PInv
+from imix.evaluation.features import CHUNK, Encoded, frozen
+from imix.evaluation.knn import knn
+from imix.evaluation.linear import _fit, _split, linear
+from imix.evaluation.pinv import pinv
+from imix.train.checkpoint import read_lines
+
+CPU = torch.device("cpu")
+QUICK = Settings(epochs=1, batch_size=64, encoder="mlp:16-32", device="cpu")
+
+
+def blobs(n, seed=0, classes=3, width=5, noise=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    centres = 3 * torch.randn(classes, width, generator=torch.Generator().manual_seed(99))
+    labels = torch.arange(n) % classes
+    return Tensors(centres[labels] + noise * torch.randn(n, width, generator=generator), labels)
+
+
+def encoded(source, encoder=None):
+    return Encoded(encoder or nn.Identity(), source, CPU)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return imix.pretrain("digits", QUICK, out=tmp_path_factory.mktemp("runs") / "digits", progress=False)
+
+
+def test_all_rates_in_one_pass_equal_one_torch_run_per_rate():
+    source = blobs(100)
+    protocol = Linear(rates=(0.1, 1.0, 3.0), epochs=6, batch_size=32, milestones=(3, 5))
+    weight, bias = _fit(source.inputs, source.labels, 3, protocol)
+    for r, rate in enumerate(protocol.rates):
+        generator = torch.Generator().manual_seed(protocol.seed)
+        classifier = nn.Linear(5, 3)
+        classifier.weight.data = (0.01 * torch.randn(5, 1, 3, generator=generator))[:, 0].T.contiguous()
+        classifier.bias.data.zero_()
+        optimizer = torch.optim.SGD(classifier.parameters(), lr=rate, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, protocol.milestones, 0.2)
+        for _ in range(protocol.epochs):
+            for rows in torch.randperm(100, generator=generator).split(32):
+                optimizer.zero_grad()
+                F.cross_entropy(classifier(source.inputs[rows]), source.labels[rows]).backward()
+                optimizer.step()
+            schedule.step()
+        torch.testing.assert_close(weight[:, r].T, classifier.weight.data, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(bias[r], classifier.bias.data, rtol=1e-3, atol=1e-4)
+
+
+def test_the_rate_is_chosen_without_the_test_set():
+    train, test = blobs(120, noise=3), blobs(60, seed=1, noise=3)
+    found = linear(encoded(train), encoded(test), 3, Linear(epochs=5))
+    shuffled = Tensors(test.inputs, test.labels.flip(0))
+    again = linear(encoded(train), encoded(shuffled), 3, Linear(epochs=5))
+    assert found.lr == again.lr
+    assert found.accuracy == found.by_lr[found.lr] <= found.paper_accuracy == max(found.by_lr.values())
+
+
+def test_held_out_rows_are_a_share_of_each_class_and_never_trained_on():
+    labels = torch.arange(300) % 3
+    kept, held_out = _split(labels, Linear())
+    assert sorted(kept.tolist() + held_out.tolist()) == list(range(300))
+    assert labels[held_out].bincount().tolist() == [10, 10, 10]
+
+
+def test_a_rate_that_diverges_counts_as_wrong_and_harms_no_other():
+    train, test = blobs(90), blobs(30, seed=1)
+    found = linear(encoded(train), encoded(test), 3, Linear(rates=(1.0, 1e38), epochs=5))
+    alone = linear(encoded(train), encoded(test), 3, Linear(rates=(1.0,), epochs=5))
+    assert found.lr == 1.0
+    assert found.accuracy == alone.accuracy > 0.8
+
+
+def test_knn_matches_a_loop():
+    train, test = blobs(60, noise=3), blobs(40, seed=1, noise=3)
+    protocol = KNN(k=7, temperature=0.1)
+    right = 0
+    for x, label in zip(test.inputs, test.labels, strict=True):
+        similarities = [F.cosine_similarity(x, other, dim=0).item() for other in train.inputs]
+        nearest = sorted(range(60), key=lambda i: -similarities[i])[:7]
+        votes = [0.0] * 3
+        for i in nearest:
+            votes[train.labels[i]] += np.exp(similarities[i] / 0.1)
+        right += int(np.argmax(votes) == label)
+    assert knn(encoded(train), encoded(test), 3, protocol) == right / 40
+
+
+def test_pinv_is_least_squares_onto_one_hot_labels():
+    train, test = blobs(90, noise=3), blobs(60, seed=1, noise=3)
+    weight = np.linalg.lstsq(train.inputs.double().numpy(), np.eye(3)[train.labels], rcond=None)[0]
+    expected = ((test.inputs.double().numpy() @ weight).argmax(1) == test.labels.numpy()).mean()
+    assert pinv(encoded(train), encoded(test), 3) == pytest.approx(expected)
+
+
+def test_pinv_is_stable_where_features_are_rank_deficient():
+    train, test = blobs(90), blobs(60, seed=1)
+    repeated = nn.Sequential(nn.Linear(5, 64, bias=False))
+    plain, wide = pinv(encoded(train), encoded(test), 3), pinv(encoded(train, repeated), encoded(test, repeated), 3)
+    assert plain == wide > 0.9
+    assert PInv().cutoff > 0
+
+
+@pytest.mark.parametrize("protocol", ["linear", "knn", "pinv"])
+def test_no_protocol_changes_the_encoder(run, protocol):
+    before = {name: value.clone() for name, value in run.encoder.state_dict().items()}
+    imix.evaluate(run, protocol=protocol)
+    after = run.encoder.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_protocol_that_changed_the_encoder_would_be_caught():
+    encoder = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    with pytest.raises(AssertionError, match="changed the encoder"), frozen(encoder):
+        encoder(torch.randn(4, 2))
+    with pytest.raises(AssertionError, match="its mode"), frozen(encoder):
+        encoder.eval()
+
+
+def test_the_momentum_encoder_is_not_what_is_evaluated():
+    run = imix.pretrain("digits", replace(QUICK, method="moco", momentum=0.0, queue=64), progress=False)
+    frozen_keys = imix.pretrain("digits", replace(QUICK, method="moco", momentum=1.0, queue=64), progress=False)
+    untrained = imix.pretrain("digits", replace(QUICK, method="moco", lr=1e-30, queue=64), progress=False)
+    for other in (run, frozen_keys):
+        weight = other.encoder.state_dict()["encoder.layers.1.weight"]
+        assert not torch.equal(weight, untrained.encoder.state_dict()["encoder.layers.1.weight"])
+
+
+def test_encoding_in_pieces_is_encoding_at_once():
+    source = Tensors(torch.randn(2 * CHUNK + 3, 4))
+    encoder = nn.Linear(4, 3)
+    torch.testing.assert_close(encoded(source, encoder).features(), encoder(source.inputs).detach())
+
+
+def test_every_number_comes_with_its_constants(run):
+    result = imix.evaluate(run, protocol="knn")
+    assert "k 20" in str(result) and "temperature 0.07" in str(result) and "test 500" in str(result)
+    linear_result = imix.evaluate(run)
+    assert "rates (1, 3, 5, 10, 30, 50, 70)" in str(linear_result) and "paper_accuracy" in str(linear_result)
+    assert read_lines(run.path / "evaluations.jsonl")[-1]["accuracy"] == linear_result.accuracy
+
+
+def test_data_without_a_test_part_has_a_fifth_held_out():
+    source = blobs(100)
+    run = imix.pretrain(source, QUICK, progress=False)
+    result = imix.evaluate(run, source, "knn")
+    assert result.constants["test"] == "20 held out of train"
+
+
+def test_evaluation_that_cannot_be_is_refused_by_name(run, tmp_path):
+    arrays = imix.pretrain(np.random.default_rng(0).normal(size=(40, 5)), QUICK, progress=False)
+    for arguments, message in [
+        ((run, None, "lda"), "unknown protocol 'lda'; choose from linear, knn, pinv"),
+        ((run, np.ones((9, 3))), "no labels"),
+        ((arrays,), "trained on arrays; give data"),
+        ((tmp_path / "nothing",), "no run folder"),
+        ((tmp_path,), "not a run folder"),
+        ((arrays, "digits"), r"trained on samples of shape \(5,\); digits has \(1, 8, 8\)"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            imix.evaluate(*arguments)
+
+
+# --- run folders and encoders ----------------------------------------------------------------------------------------
+
+
+def test_a_run_folder_holds_all_that_is_needed(run):
+    names = {path.name for path in run.path.iterdir()}
+    assert {"config.json", "metrics.jsonl", "checkpoint.pt", "encoder.safetensors"} <= names
+    config = json.loads((run.path / "config.json").read_text())
+    assert config["settings"]["method"] == "npair"
+    assert config["data"] == {"name": "digits", "samples": 1297, "shape": [1, 8, 8]}
+
+
+def test_load_encoder_gives_the_same_features_from_a_folder_or_the_file_alone(run, tmp_path):
+    x = torch.rand(7, 1, 8, 8)
+    expected = run.encoder(x)
+    copied = tmp_path / "anything.safetensors"
+    copied.write_bytes((run.path / "encoder.safetensors").read_bytes())
+    for path in (run.path, str(run.path), copied):
+        encoder = imix.load_encoder(path)
+        assert not encoder.training
+        assert torch.equal(encoder(x), expected)
+
+
+def test_the_plain_backbone_comes_out_of_a_run(run):
+    backbone = imix.load_encoder(run.path)[-1]
+    assert isinstance(backbone, imix.encoders.MLP)
+    imix.NPair(backbone)  # and goes into another method
+
+
+def test_an_encoder_of_ones_own_is_filled_when_given(tmp_path):
+    def mine():
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 6))
+
+    run = imix.pretrain("digits", QUICK, encoder=mine(), out=tmp_path / "run", progress=False)
+    with pytest.raises(InputError, match="encoder of your own"):
+        imix.load_encoder(tmp_path / "run")
+    x = torch.rand(3, 1, 8, 8)
+    assert torch.equal(imix.load_encoder(tmp_path / "run", mine())(x), run.encoder(x))
+    with pytest.raises(InputError, match="do not fit"):
+        imix.load_encoder(tmp_path / "run", nn.Sequential(nn.Flatten(), nn.Linear(64, 7)))
+
+
+def test_broken_or_foreign_encoder_files_are_refused(tmp_path):
+    from safetensors.torch import save_file
+
+    (tmp_path / "cut.safetensors").write_bytes(b"\x00\x01")
+    save_file({"w": torch.ones(1)}, tmp_path / "foreign.safetensors")
+    for name in ("cut", "foreign"):
+        with pytest.raises(InputError, match="not an encoder written by imix"):
+            imix.load_encoder(tmp_path / f"{name}.safetensors")
+    with pytest.raises(InputError, match="no encoder at"):
+        imix.load_encoder(tmp_path / "nothing.safetensors")
+
+
+# --- vectors ---------------------------------------------------------------------------------------------------------
+
+
+def test_vectors_are_the_encoders_in_every_format(run, tmp_path):
+    digits = imix.data.load("digits")
+    expected = run.encoder(torch.cat([digits.train.inputs, digits.test.inputs])).numpy()
+    for name in ("z.npy", "z.parquet", "z.csv"):
+        vectors = imix.embed(run.path, "digits", tmp_path / name)
+        np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-5)
+    assert np.array_equal(np.load(tmp_path / "z.npy"), vectors)
+    for frame in (polars.read_parquet(tmp_path / "z.parquet"), polars.read_csv(tmp_path / "z.csv")):
+        np.testing.assert_allclose(frame.select(polars.col("^f\\d+$")).to_numpy(), vectors, rtol=1e-4, atol=1e-5)
+        assert frame["split"].to_list() == ["train"] * 1297 + ["test"] * 500
+        assert frame["label"].to_list() == torch.cat([digits.train.labels, digits.test.labels]).tolist()
+
+
+def test_vectors_of_unlabelled_arrays(run):
+    assert imix.embed(run, np.zeros((3, 1, 8, 8))).shape == (3, 8)
+
+
+def test_vectors_that_cannot_be_written_are_refused_first(run, tmp_path):
+    with pytest.raises(InputError, match=r"\.parquet, \.npy, \.csv"):
+        imix.embed(run, "digits", tmp_path / "z.txt")
+    with pytest.raises(InputError, match="no folder"):
+        imix.embed(run, "digits", tmp_path / "no" / "z.npy")

@@ -1,0 +1,448 @@
+"""The loop: schedules, determinism, resuming to the bit, what it refuses to train through."""
+
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import imix
+from imix import InputError, Settings, TrainingError
+from imix.augment import Masking
+from imix.train import checkpoint
+from imix.train.build import make_method
+from imix.train.log import Log
+from imix.train.loop import Objective, global_batch_size
+from imix.train.schedule import learning_rate
+from imix.train.watch import EVERY, PATIENCE, Watch
+
+SMALL = Settings(epochs=3, batch_size=16, encoder="mlp:16-16", device="cpu", checkpoint_minutes=0, queue=40)
+METHODS = ["npair", "simclr", "moco", "byol", "supclr", "supnpair", "supervised"]
+
+
+@pytest.fixture(scope="module")
+def table():
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(70, 6, generator=generator), torch.randint(3, (70,), generator=generator)
+
+
+def weights(run):
+    return {name: value.clone() for name, value in run.encoder.state_dict().items()}
+
+
+def assert_same_weights(a, b):
+    assert a.keys() == b.keys()
+    assert [name for name in a if not torch.equal(a[name], b[name])] == []
+
+
+# --- learning rate ---------------------------------------------------------------------------------------------------
+
+
+def test_learning_rate_scales_with_the_batch():
+    settings = Settings(epochs=100)
+    assert learning_rate(settings, 512, 50, 0, 10) == pytest.approx(2 * learning_rate(settings, 256, 50, 0, 10))
+
+
+def test_warmup_rises_by_step_from_zero_to_the_schedule():
+    settings = Settings(epochs=100, warmup=5)
+    rates = [learning_rate(settings, 256, epoch, step, 10) for epoch in range(5) for step in range(10)]
+    top = learning_rate(settings, 256, 5, 0, 10)
+    assert rates == pytest.approx([top * i / 50 for i in range(50)])
+    assert top == pytest.approx(0.125 * 0.5 * (1 + math.cos(math.pi * 5 / 100)))
+
+
+def test_warmup_is_ten_epochs_for_long_runs_and_five_for_others():
+    for epochs, warmup in [(501, 10), (500, 5), (200, 5)]:
+        settings = Settings(epochs=epochs)
+        assert learning_rate(settings, 256, warmup - 1, 9, 10) < learning_rate(settings, 256, warmup, 0, 10)
+        assert learning_rate(settings, 256, warmup, 0, 10) == learning_rate(settings, 256, warmup, 9, 10)
+
+
+def test_cosine_ends_near_zero_and_is_constant_within_an_epoch():
+    settings = Settings(epochs=100)
+    assert learning_rate(settings, 256, 99, 0, 10) == learning_rate(settings, 256, 99, 9, 10) < 1e-4
+
+
+def test_step_schedule_decays_at_its_milestones():
+    settings = Settings(epochs=500, schedule="step", milestones=(300, 400))
+    rates = [learning_rate(settings, 256, epoch, 0, 10) for epoch in (299, 300, 399, 400)]
+    assert rates == pytest.approx([0.125, 0.0125, 0.0125, 0.00125])
+
+
+def test_weight_decay_reaches_every_parameter(table):
+    learner = imix.NPair(imix.encoders.build("mlp:16-16", (6,)))
+    optimizer = imix.train.loop.make_optimizer(learner, SMALL)
+    decayed = [p for group in optimizer.param_groups if group["weight_decay"] == 1e-4 for p in group["params"]]
+    assert len(decayed) == len(list(learner.parameters()))
+
+
+# --- determinism and resuming ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_same_seed_gives_the_same_run_and_another_seed_another(table, method):
+    settings = replace(SMALL, method=method, masking=0.2)
+    first, again, other = (
+        imix.pretrain(table[0], s, labels=table[1], progress=False)
+        for s in (settings, settings, replace(settings, seed=1))
+    )
+    assert_same_weights(weights(first), weights(again))
+    assert not torch.equal(weights(first)["encoder.layers.1.weight"], weights(other)["encoder.layers.1.weight"])
+
+
+def test_pretraining_leaves_the_callers_random_numbers_alone(table):
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    imix.pretrain(table[0], SMALL, progress=False)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_killed_at_any_step_resumes_to_the_same_bits(table, method, tmp_path, monkeypatch):
+    settings = replace(SMALL, method=method, input_mix=2, masking=0.2)
+
+    def start(folder, **options):
+        return imix.pretrain(table[0], settings, labels=table[1], out=tmp_path / folder, progress=False, **options)
+
+    undisturbed = start("undisturbed")
+    steps_before_death = random.Random(method).randint(1, 11)
+    original, calls = checkpoint.save, []
+
+    def save_then_die(path, state):
+        original(path, state)
+        calls.append(state["step"])
+        if len(calls) == steps_before_death:
+            raise KeyboardInterrupt  # as good as a kill: nothing after the checkpoint happens
+
+    monkeypatch.setattr(checkpoint, "save", save_then_die)
+    with pytest.raises(KeyboardInterrupt):
+        start("killed")
+    monkeypatch.setattr(checkpoint, "save", original)
+    resumed = start("killed", resume=True)
+
+    assert_same_weights(weights(undisturbed), weights(resumed))
+    before, after = (checkpoint.load(tmp_path / name / "checkpoint.pt") for name in ("undisturbed", "killed"))
+    assert_same_weights(before["learner"], after["learner"])
+    losses = [[(r["step"], r["loss"]) for r in run.metrics] for run in (undisturbed, resumed)]
+    assert losses[0] == losses[1]
+    assert [r["step"] for r in checkpoint.read_lines(tmp_path / "killed" / "metrics.jsonl")] == [4, 8, 12]
+
+
+def cli(*arguments, **options):
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "imix", *map(str, arguments)],
+        env=environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def wait_for_metrics(folder, lines):
+    path = folder / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while not (path.exists() and path.read_text().count("\n") >= lines):
+        assert time.monotonic() < deadline, "the run wrote no metrics"
+        time.sleep(0.02)
+
+
+def command(folder):
+    return ["pretrain", "digits", "--out", folder, "--epochs", 30, "--encoder", "mlp:32-32", "--checkpoint-minutes", 0]
+
+
+@pytest.mark.slow
+def test_a_process_killed_at_a_random_moment_resumes_to_the_same_bits(tmp_path):
+    killed = cli(*command(tmp_path / "killed"))
+    wait_for_metrics(tmp_path / "killed", lines=random.Random(0).randint(3, 20))
+    killed.kill()
+    killed.communicate()
+    resumed = cli(*command(tmp_path / "killed"), "--resume")
+    resumed.communicate()
+    undisturbed = cli(*command(tmp_path / "undisturbed"))
+    undisturbed.communicate()
+    assert resumed.returncode == undisturbed.returncode == 0
+    a, b = (checkpoint.load(tmp_path / name / "checkpoint.pt") for name in ("killed", "undisturbed"))
+    assert_same_weights(a["learner"], b["learner"])
+    assert (tmp_path / "killed/encoder.safetensors").read_bytes() == (
+        tmp_path / "undisturbed/encoder.safetensors"
+    ).read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_writes_a_checkpoint_and_asks_to_be_resumed(tmp_path, number):
+    settings = ["--epochs", 10000, "--checkpoint-minutes", 60, "--encoder", "mlp:32-32"]
+    process = cli("pretrain", "digits", "--out", tmp_path / "run", *settings)
+    wait_for_metrics(tmp_path / "run", lines=2)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert "--resume" in said.splitlines()[-1]
+    state = checkpoint.load(tmp_path / "run" / "checkpoint.pt")
+    assert state["epoch"] > 0
+
+
+def test_a_finished_run_resumes_to_itself(table, tmp_path):
+    first = imix.pretrain(table[0], SMALL, out=tmp_path / "run", progress=False)
+    again = imix.pretrain(table[0], SMALL, out=tmp_path / "run", resume=True, progress=False)
+    assert_same_weights(weights(first), weights(again))
+    assert first.metrics == again.metrics
+
+
+def test_resuming_with_other_settings_or_data_is_refused(table, tmp_path):
+    imix.pretrain(table[0], SMALL, out=tmp_path / "run", progress=False)
+    with pytest.raises(InputError, match=r"temperature is 0\.2, and 0\.5 was given"):
+        imix.pretrain(table[0], replace(SMALL, temperature=0.5), out=tmp_path / "run", resume=True, progress=False)
+    with pytest.raises(InputError, match="samples is 70, and 60 was given"):
+        imix.pretrain(table[0][:60], SMALL, out=tmp_path / "run", resume=True, progress=False)
+
+
+def test_a_folder_with_a_run_is_refused_unless_told(table, tmp_path):
+    first = imix.pretrain(table[0], SMALL, out=tmp_path / "run", progress=False)
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"--resume .* or --overwrite"):
+        imix.pretrain(table[0], SMALL, out=tmp_path / "run", progress=False)
+    assert imix.Run.load(tmp_path / "run").metrics == first.metrics
+    other = imix.pretrain(table[0], replace(SMALL, seed=3), out=tmp_path / "run", overwrite=True, progress=False)
+    assert imix.Run.load(tmp_path / "run").metrics == other.metrics != first.metrics
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+
+
+def test_a_folder_that_is_not_a_run_is_never_touched(table, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    (tmp_path / "config.json").write_text("{}")
+    for options in ({}, {"overwrite": True}, {"resume": True}):
+        with pytest.raises(InputError, match="not a run"):
+            imix.pretrain(table[0], SMALL, out=tmp_path, progress=False, **options)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "thesis.tex"]
+
+
+def test_a_checkpoint_cut_short_is_named(table, tmp_path):
+    imix.pretrain(table[0], SMALL, out=tmp_path / "run", progress=False)
+    path = tmp_path / "run" / "checkpoint.pt"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(InputError, match=r"checkpoint\.pt is damaged"):
+        imix.pretrain(table[0], SMALL, out=tmp_path / "run", resume=True, progress=False)
+
+
+class Executes:
+    def __reduce__(self):
+        return os.mkdir, ("executed",)
+
+
+def test_a_checkpoint_cannot_execute_code(table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    imix.pretrain(table[0], SMALL, out=tmp_path / "run", progress=False)
+    torch.save({"learner": Executes()}, tmp_path / "run" / "checkpoint.pt")
+    with pytest.raises(InputError, match="not a checkpoint"):
+        imix.pretrain(table[0], SMALL, out=tmp_path / "run", resume=True, progress=False)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_failed_write_leaves_the_last_good_file(tmp_path):
+    checkpoint.save(tmp_path / "checkpoint.pt", {"step": 1})
+
+    def breaks(path):
+        path.write_bytes(b"half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        checkpoint.write_atomically(tmp_path / "checkpoint.pt", breaks)
+    assert checkpoint.load(tmp_path / "checkpoint.pt") == {"step": 1}
+
+
+# --- batches ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_epoch_visits_each_sample_at_most_once_in_its_own_order(table):
+    seen = []
+
+    def spy(batch):
+        seen.append(batch[:, 0].clone())
+        return batch
+
+    imix.pretrain(table[0], replace(SMALL, epochs=2, standardise=False), augment=spy, progress=False)
+    epochs = [torch.cat(seen[start : start + 8 : 2]) for start in (0, 8)]
+    assert all(len(set(epoch.tolist())) == 64 for epoch in epochs)
+    assert not torch.equal(*epochs)
+
+
+def test_a_data_set_smaller_than_the_batch_is_one_batch():
+    assert global_batch_size(Settings(batch_size=256), 100) == 100
+
+
+@pytest.mark.parametrize(("batch_size", "n"), [(1, 100), (256, 1)])
+def test_a_batch_of_one_is_refused(batch_size, n):
+    with pytest.raises(InputError, match="at least 2"):
+        global_batch_size(Settings(batch_size=batch_size), n)
+
+
+def test_any_method_takes_samples_with_several_fields_and_an_encoder_of_ones_own():
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.left, self.right = nn.Linear(3, 8), nn.Conv1d(2, 8, 3, padding=1)
+
+        def forward(self, batch):
+            return torch.cat([self.left(batch["row"]), self.right(batch["series"]).mean(2)], 1)
+
+    data = {"row": torch.randn(40, 3), "series": torch.randn(40, 2, 9)}
+    for method in ("npair", "moco", "byol"):
+        run = imix.pretrain(data, replace(SMALL, method=method), encoder=Both(), progress=False)
+        assert run.encoder(data).shape == (40, 16)
+
+
+def test_bf16_trains_to_finite_weights(table):
+    for method in METHODS:
+        run = imix.pretrain(table[0], replace(SMALL, method=method, precision="bf16"), labels=table[1], progress=False)
+        assert all(torch.isfinite(value).all() for value in weights(run).values())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_whole_step_compiles_into_one_graph_with_the_same_loss(table, method):
+    settings = replace(SMALL, method=method)
+    learner = make_method(settings, imix.encoders.build("mlp:16-16", (6,)), width=4, classes=3)
+    objective = Objective(learner, Masking(0.2), imix.InputMix(2))
+    compiled = torch.compile(objective, backend="eager", fullgraph=True)
+    losses = []
+    for step in (objective, compiled):
+        torch.manual_seed(1)
+        losses.append(step(*table))
+    assert torch.equal(*losses)
+
+
+@pytest.mark.slow
+def test_two_ranks_train_to_the_same_encoder_as_one(tmp_path):
+    options = ["--epochs", 2, "--encoder", "mlp:16-32", "--mix", "none", "--batch-size", 64, "--method", "moco"]
+    single = cli("pretrain", "digits", "--out", tmp_path / "one", *options)
+    ranks = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "imix"]
+        + [str(part) for part in ("pretrain", "digits", "--out", tmp_path / "two", *options)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert single.communicate() and single.returncode == 0
+    assert ranks.returncode == 0, ranks.stderr
+    assert "effective batch 64 = 2 rank(s) x 32" in ranks.stderr
+    one, two = (imix.Run.load(tmp_path / name) for name in ("one", "two"))
+    assert [r["loss"] for r in one.metrics] == pytest.approx([r["loss"] for r in two.metrics], rel=1e-4)
+    for name, value in one.encoder.state_dict().items():
+        torch.testing.assert_close(value, two.encoder.state_dict()[name], rtol=1e-3, atol=1e-4)
+
+
+# --- what must not be trained through --------------------------------------------------------------------------------
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(table, tmp_path):
+    class Breaks(nn.Module):
+        width = 4
+
+        def __init__(self):
+            super().__init__()
+            self.layer, self.calls = nn.Linear(6, 4), 0
+
+        def forward(self, x):
+            self.calls += 1
+            return self.layer(x) * (float("nan") if self.calls == 6 else 1)
+
+    settings = replace(SMALL, checkpoint_minutes=60)
+    with pytest.raises(TrainingError, match=r"the loss became nan at step 6.*--lr"):
+        imix.pretrain(table[0], settings, encoder=Breaks(), out=tmp_path / "run", progress=False)
+    assert not (tmp_path / "run" / "checkpoint.pt").exists()
+
+
+def test_collapse_is_detected_and_explained(table):
+    class Constant(nn.Module):
+        width = 4
+
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(6, 4)
+
+        def forward(self, x):
+            return 0 * self.layer(x) + 1
+
+    settings = replace(SMALL, epochs=400, head="mlp", warmup=1)
+    for method in ("npair", "byol"):
+        with pytest.raises(TrainingError, match="collapse"):
+            imix.pretrain(table[0], replace(settings, method=method), encoder=Constant(), progress=False)
+
+
+def test_an_ordinary_run_is_not_taken_for_a_collapse(table):
+    imix.pretrain(table[0], replace(SMALL, epochs=4 * EVERY // 4 * PATIENCE), progress=False)
+
+
+def test_one_check_at_chance_is_not_a_collapse():
+    watch, varied = Watch(chance=math.log(8), advice=""), torch.eye(8)
+    for step, loss in enumerate([math.log(8)] * (PATIENCE - 1) + [1.0] + [math.log(8)] * (PATIENCE - 1)):
+        watch.alive(step, loss, varied)
+    with pytest.raises(TrainingError, match="stands at chance"):
+        watch.alive(99, math.log(8), varied)
+
+
+# --- logs ------------------------------------------------------------------------------------------------------------
+
+
+def test_metrics_have_loss_rate_and_speed_for_every_epoch(table, tmp_path):
+    run = imix.pretrain(table[0], SMALL, out=tmp_path / "run", progress=False)
+    records = checkpoint.read_lines(tmp_path / "run" / "metrics.jsonl")
+    assert records == run.metrics
+    assert [record["epoch"] for record in records] == [1, 2, 3]
+    assert all(record.keys() == {"step", "epoch", "loss", "lr", "views_per_second"} for record in records)
+
+
+def test_the_effective_batch_and_progress_are_printed(table, capsys):
+    imix.pretrain(table[0], SMALL)
+    said = capsys.readouterr().err
+    assert "effective batch 16 = 1 rank(s) x 16" in said
+    assert "step 12/12" in said
+    assert "views/s" in said
+
+
+def test_tensorboard_gets_the_records(table, tmp_path):
+    imix.pretrain(table[0], replace(SMALL, tensorboard=True), out=tmp_path / "run", progress=False)
+    assert list((tmp_path / "run" / "tensorboard").glob("events*"))
+
+
+def test_wandb_that_is_not_installed_is_asked_for(table, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(InputError, match=r"imix-ssl\[wandb\]"):
+        imix.pretrain(table[0], replace(SMALL, wandb=True), out=tmp_path / "run", progress=False)
+
+
+def test_a_log_without_sinks_remembers():
+    log = Log([])
+    log.write({"step": 1})
+    assert log.records == [{"step": 1}]
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "dino"}, "unknown method 'dino'; choose from npair, simclr"),
+        ({"mix": "fmix"}, "unknown mix 'fmix'"),
+        ({"head": "fancy"}, "unknown head 'fancy'"),
+        ({"temperature": 0}, "temperature must be above 0; got 0"),
+        ({"epochs": 0}, "epochs must be above 0"),
+        ({"masking": 1.5}, "masking must lie within 0 and 1; got 1.5"),
+        ({"lr": -1}, "lr must be above 0"),
+        ({"seed": -1}, "seed must not be below 0"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_name(changes, message):
+    with pytest.raises(InputError, match=message):
+        Settings(**changes)
