@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from imix import losses
+from imix import InputError, losses
 from imix.mix import Mix
 
 properties = settings(derandomize=True, deadline=None, max_examples=25)
@@ -708,3 +708,24 @@ def test_gradients_of_ranks_sum_to_those_of_the_whole_loss(name: str) -> None:
 
     for ours, expected in zip(gradients(ranks, q, k), gradients(whole, q, k), strict=True):
         assert_close(ours, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_zero_embeddings_have_bounded_gradients():
+    x = torch.zeros(2, 4, requires_grad=True)
+    losses.byol(x, torch.randn(2, 4)).backward()
+    assert x.grad.abs().max() < 1e7
+
+
+def test_shapes_and_temperatures_that_cannot_be_are_refused():
+    q = torch.randn(6, 4)
+    with pytest.raises(InputError, match="6 anchors from key 0 on need at least 6 keys; got 1"):
+        losses.npair(q, q[:1], temperature=0.1)
+    with pytest.raises(InputError, match="odd number, 5"):
+        losses.simclr(q[:5], q[:5], temperature=0.1)
+    with pytest.raises(InputError, match="temperature must be above 0; got 0"):
+        losses.npair(q, q, temperature=0)
+
+
+def test_boolean_labels_are_labels():
+    q, k, labels = torch.randn(6, 4), torch.randn(6, 4), torch.tensor([True, False] * 3)
+    assert losses.supnpair(q, k, labels, temperature=0.1) == losses.supnpair(q, k, labels.long(), temperature=0.1)

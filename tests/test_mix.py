@@ -540,3 +540,17 @@ def test_weights_are_dirichlet_distributed_and_drawn_per_sample(auxiliaries: int
 def test_inputmix_without_an_auxiliary_is_refused() -> None:
     with pytest.raises(InputError, match="auxiliaries=0"):
         InputMix(auxiliaries=0)
+
+
+def test_cutmix_cuts_along_the_long_axis_where_the_other_has_length_1():
+    x = torch.randn(64, 2, 1, 50)
+    mixed, mix = CutMix()(x)
+    assert (mix.lam < 1).any()
+    for i in range(64):
+        replaced = (mixed[i] != x[i]).any(0).sum().item()
+        assert replaced in (0, round(50 * (1 - mix.lam[i].item())))
+
+
+def test_axes_lets_cutmix_cut_batches_without_channels():
+    assert (CutMix(axes=1)(torch.randn(32, 40))[1].lam < 1).any()
+    assert (CutMix(axes=2)(torch.randn(32, 8, 8))[1].lam < 1).any()

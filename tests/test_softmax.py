@@ -192,3 +192,14 @@ def test_byol_needs_two_similarities_an_anchor() -> None:
     held = measured("byol")
     assert held["loss"] == pytest.approx(2, abs=0.1)
     assert held["mebibytes"] < 64
+
+
+def test_streamed_backward_is_the_same_inside_autocast(monkeypatch):
+    monkeypatch.setattr(softmax, "LARGEST_BLOCK", 7)
+    gradients = []
+    for enabled in (False, True):
+        q, k = (torch.randn(6, 4, generator=torch.Generator().manual_seed(i)).requires_grad_() for i in (0, 1))
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            losses.npair(q, k, temperature=0.1).backward()
+        gradients.append((q.grad, k.grad))
+    torch.testing.assert_close(*gradients)

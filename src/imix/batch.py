@@ -25,7 +25,7 @@ def map_fields(fn: Callable[..., Tensor], *batches: Batch) -> Batch:
         return {key: map_fields(fn, *(batch[key] for batch in batches)) for key in first}
     if isinstance(first, tuple | list):
         mapped = [map_fields(fn, *parts) for parts in zip(*batches, strict=True)]
-        return mapped if isinstance(first, list) else tuple(mapped)
+        return type(first)(*mapped) if hasattr(first, "_fields") else type(first)(mapped)
     raise InputError(f"a batch must be {type_of_batch}; got {type(first).__name__}")
 
 

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from imix.errors import InputError
 from imix.mix import Mix
 from imix.softmax import log_sum_exp
 
@@ -27,8 +28,7 @@ def npair(q: Tensor, k: Tensor, mix: Mix | None = None, *, temperature: float, o
     """
     with _full_precision(q):
         q, k = _unit(q), _unit(k)
-        positives = k[offset : offset + len(q)]
-        return _contrast(q, k, _mixed(positives, mix), temperature).mean()
+        return _contrast(q, k, _mixed(_own_keys(q, k, offset), mix), temperature).mean()
 
 
 def simclr(anchors: Tensor, keys: Tensor, mix: Mix | None = None, *, temperature: float, offset: int = 0) -> Tensor:
@@ -41,8 +41,10 @@ def simclr(anchors: Tensor, keys: Tensor, mix: Mix | None = None, *, temperature
     """
     with _full_precision(anchors):
         q, k = _unit(anchors), _unit(keys)
+        if len(q) % 2:
+            raise InputError(f"SimCLR's anchors are two views of each sample; got an odd number, {len(q)}")
         own = torch.arange(offset, offset + len(q), device=q.device)
-        positives = k[offset : offset + len(q)].roll(-(len(q) // 2), 0)
+        positives = _own_keys(q, k, offset).roll(len(q) // 2, 0)
         return _contrast(q, k, _mixed(positives, mix), temperature, own).mean()
 
 
@@ -53,7 +55,7 @@ def moco(q: Tensor, k: Tensor, queue: Tensor, mix: Mix | None = None, *, tempera
     """
     with _full_precision(q):
         q, k, queue = _unit(q), _unit(k), _unit(queue)
-        positives = k[offset : offset + len(q)]
+        positives = _own_keys(q, k, offset)
         if mix is not None:
             return _contrast(q, torch.cat([k, queue]), _mixed(positives, mix), temperature).mean()
         positive = (q * positives).sum(1) / temperature
@@ -64,7 +66,7 @@ def byol(p: Tensor, k: Tensor, mix: Mix | None = None) -> Tensor:
     """BYOL loss 2 - 2 cos, to both targets with `mix`: Eq. (10) to (12). p, k (N, D); 2N similarities, never N x N."""
     with _full_precision(p):
         p, k = _unit(p), _unit(k)
-        return (2 - 2 * (p * _mixed(k, mix)).sum(1)).mean()
+        return (2 - 2 * (p * _mixed(_own_keys(p, k, 0), mix)).sum(1)).mean()
 
 
 def supclr(
@@ -86,7 +88,7 @@ def supclr(
         q, k = _unit(anchors), _unit(keys)
         n = len(q)
         own = torch.arange(offset, offset + n, device=q.device)
-        own_key, own_label = k[own], labels[own]
+        own_key, own_label = _own_keys(q, k, offset), labels[own]
         class_sum, class_size = _by_class(k, labels)
         sums, counts = class_sum[own] - own_key, class_size[own] - 1
         target, weight = _mean_positive(sums, counts)
@@ -130,6 +132,13 @@ def _contrast(
     return weight * log_sum_exp(q, k, temperature, own) - (q * target).sum(1) / temperature
 
 
+def _own_keys(q: Tensor, k: Tensor, offset: int) -> Tensor:
+    """The clean key of each anchor, (n, D)."""
+    if offset + len(q) > len(k):
+        raise InputError(f"{len(q)} anchors from key {offset} on need at least {offset + len(q)} keys; got {len(k)}")
+    return k[offset : offset + len(q)]
+
+
 def _mixed(positives: Tensor, mix: Mix | None) -> Tensor:
     """The targets: positives (n, D), mixed as the virtual labels are."""
     if mix is None:
@@ -141,6 +150,7 @@ def _mixed(positives: Tensor, mix: Mix | None) -> Tensor:
 def _by_class(k: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """For each key, the sum of the keys of its class, (N, D), and how many they are, (N,)."""
     # The first place of a label among the sorted ones names its class: no sizes that depend on the data.
+    labels = labels.long()
     index = torch.searchsorted(labels.sort().values, labels)
     sums = torch.zeros_like(k).index_add(0, index, k)
     counts = torch.zeros_like(k[:, 0]).index_add(0, index, torch.ones_like(k[:, 0]))
@@ -154,7 +164,8 @@ def _mean_positive(sums: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _unit(x: Tensor) -> Tensor:
-    return F.normalize(x.to(torch.promote_types(x.dtype, torch.float32)), dim=1)
+    # eps bounds the gradient of an embedding that is (nearly) zero.
+    return F.normalize(x.to(torch.promote_types(x.dtype, torch.float32)), dim=1, eps=1e-6)
 
 
 def _full_precision(x: Tensor) -> torch.autocast:

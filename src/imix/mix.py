@@ -68,9 +68,10 @@ class CutMix:
     """A box of each sample is replaced by the same box of its partner; lam is the area that was kept.
 
     The box takes the last two axes (images, (N, C, H, W)) or the last one (sequences, (N, C, L)); `axes` (1 or 2)
-    overrides what the rank says. Its area is 1 - lam with lam drawn as in `MixUp`, its centre uniform; what hangs over
-    the edge is cut off and lam recomputed from the area that remains. `per_sample=False` is one box for the batch, as
-    in the authors' experiments. All fields of a sample share one box, so they must agree in the axes that are cut.
+    overrides what the rank says, so that (N, H, W) and (N, L) may be cut too. The box's area is 1 - lam with lam drawn
+    as in `MixUp`, its centre uniform; what hangs over the edge is cut off and lam recomputed from the area that remains.
+    `per_sample=False` is one box for the batch, as in the authors' experiments. All fields of a sample share one box, so
+    they must agree in the axes that are cut.
 
     >>> mixed, mix = CutMix()(torch.randn(8, 3, 32, 32))
     >>> mixed.shape
@@ -95,7 +96,7 @@ class CutMix:
         mix = Mix(drawn.partner, 1 - area / math.prod(extent))
 
         def paste(x: Tensor) -> Tensor:
-            mask = inside.view(len(x), *[1] * (x.dim() - inside.dim()), *extent)
+            mask = inside.view(len(x), *[1] * (x.dim() - inside.dim()), *inside.shape[1:])
             return torch.where(mask, x[mix.partner], x)
 
         return map_fields(paste, batch), mix
@@ -105,7 +106,7 @@ class CutMix:
         extents = set()
         for x in fields(batch):
             axes = self.axes or (1 if x.dim() == 3 else 2)
-            if x.dim() < axes + 2:
+            if x.dim() < axes + (1 if self.axes else 2):
                 raise InputError(
                     f"CutMix needs neighbours to cut a box from: sequences (N, C, L) or images (N, C, H, W); got a "
                     f"field of shape {tuple(x.shape)}. For a table (N, F) use MixUp"
@@ -138,8 +139,7 @@ class InputMix:
     def __call__(self, batch: Batch) -> Batch:
         """Mix every field of the batch with the same auxiliaries and weights per sample."""
         n, first = size(batch), fields(batch)[0]
-        concentration = torch.full((n, 1 + self.auxiliaries), self.alpha, device=first.device)
-        weights = 0.5 * torch._sample_dirichlet(concentration)
+        weights = 0.5 * _dirichlet(n, 1 + self.auxiliaries, self.alpha, first)
         auxiliaries = [_permutation(n, first.device) for _ in range(self.auxiliaries)]
 
         def blend(x: Tensor) -> Tensor:
@@ -154,13 +154,16 @@ class InputMix:
 
 def _draw(batch: Batch, alpha: float, per_sample: bool, fold: bool) -> Mix:
     n, first = size(batch), fields(batch)[0]
-    dtype = torch.float64 if first.dtype == torch.float64 else torch.float32
-    draws = n if per_sample else 1
-    # Beta(a, a) is the first of two Dirichlet coordinates.
-    lam = torch._sample_dirichlet(torch.full((draws, 2), alpha, device=first.device, dtype=dtype))[:, 0]
+    lam = _dirichlet(n if per_sample else 1, 2, alpha, first)[:, 0]  # one of two coordinates: Beta(alpha, alpha)
     if fold:
         lam = torch.maximum(lam, 1 - lam)
     return Mix(_permutation(n, first.device), lam.expand(n))
+
+
+def _dirichlet(n: int, parts: int, alpha: float, like: Tensor) -> Tensor:
+    """n draws of Dirichlet(alpha, ..., alpha), (n, parts), in float32 or better."""
+    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+    return torch._sample_dirichlet(torch.full((n, parts), alpha, device=like.device, dtype=dtype))
 
 
 def _boxes(lam: Tensor, extent: tuple[int, ...], per_sample: bool) -> tuple[Tensor, Tensor]:
@@ -168,8 +171,11 @@ def _boxes(lam: Tensor, extent: tuple[int, ...], per_sample: bool) -> tuple[Tens
     n = len(lam)
     inside = torch.ones(n, *[1] * len(extent), dtype=torch.bool, device=lam.device)
     area = torch.ones_like(lam)
+    cut = sum(length > 1 for length in extent) or len(extent)  # an axis of length 1 beside a longer one is left whole
     for axis, length in enumerate(extent):
-        side = (length * (1 - lam) ** (1 / len(extent))).long()
+        if length == 1 and cut < len(extent):
+            continue
+        side = (length * (1 - lam) ** (1 / cut)).long()
         centre = torch.randint(length, (n if per_sample else 1,), device=lam.device).expand(n)
         start = (centre - side // 2).clamp(0, length)
         stop = (centre - side // 2 + side).clamp(0, length)

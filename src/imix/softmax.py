@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from imix.errors import InputError
+
 # An (anchors x columns) matrix with more entries than this is never held; blocks of at most this many are.
 LARGEST_BLOCK = 2**24
 
@@ -15,6 +17,8 @@ def log_sum_exp(q: Tensor, k: Tensor, temperature: float, own: Tensor | None = N
     q (n, D), k (N, D), own (n,) long. Streamed, with recomputation in the backward pass, once n * N is large; value and
     gradient are those of the dense form.
     """
+    if not temperature > 0:
+        raise InputError(f"temperature must be above 0; got {temperature}")
     q = q / temperature
     if len(q) * len(k) <= LARGEST_BLOCK:
         return _logits(q, k, own).logsumexp(1)
@@ -37,13 +41,16 @@ class _Streamed(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         q, k, own, value = ctx.saved_tensors
-        grad_q, grad_k = torch.empty_like(q), torch.zeros_like(k)
-        for rows in _blocks(q, k):
-            softmax = _logits(q[rows], k, _at(own, rows)).sub_(value[rows, None]).exp_().mul_(grad[rows, None])
-            grad_q[rows] = softmax @ k
-            grad_k.addmm_(softmax.T, q[rows])
+        grad_q = torch.empty_like(q)
+        grad_k = torch.zeros_like(k) if ctx.needs_input_grad[1] else None
+        with torch.autocast(q.device.type, enabled=False):
+            for rows in _blocks(q, k):
+                softmax = _logits(q[rows], k, _at(own, rows)).sub_(value[rows, None]).exp_().mul_(grad[rows, None])
+                grad_q[rows] = softmax @ k
+                if grad_k is not None:
+                    grad_k.addmm_(softmax.T, q[rows])
         return grad_q, grad_k, None
 
 
