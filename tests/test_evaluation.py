@@ -187,7 +187,7 @@ def test_a_run_folder_holds_all_that_is_needed(run):
 
 def test_load_encoder_gives_the_same_features_from_a_folder_or_the_file_alone(run, tmp_path):
     x = torch.rand(7, 1, 8, 8)
-    expected = run.encoder(x)
+    expected = run.encoder(x).detach()
     copied = tmp_path / "anything.safetensors"
     copied.write_bytes((run.path / "encoder.safetensors").read_bytes())
     for path in (run.path, str(run.path), copied):
@@ -232,7 +232,7 @@ def test_broken_or_foreign_encoder_files_are_refused(tmp_path):
 
 def test_vectors_are_the_encoders_in_every_format(run, tmp_path):
     digits = imix.data.load("digits")
-    expected = run.encoder(torch.cat([digits.train.inputs, digits.test.inputs])).numpy()
+    expected = run.encoder(torch.cat([digits.train.inputs, digits.test.inputs])).detach().numpy()
     for name in ("z.npy", "z.parquet", "z.csv"):
         vectors = imix.embed(run.path, "digits", tmp_path / name)
         np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-5)

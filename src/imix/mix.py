@@ -69,9 +69,9 @@ class CutMix:
 
     The box takes the last two axes (images, (N, C, H, W)) or the last one (sequences, (N, C, L)); `axes` (1 or 2)
     overrides what the rank says, so that (N, H, W) and (N, L) may be cut too. The box's area is 1 - lam with lam drawn
-    as in `MixUp`, its centre uniform; what hangs over the edge is cut off and lam recomputed from the area that remains.
-    `per_sample=False` is one box for the batch, as in the authors' experiments. All fields of a sample share one box, so
-    they must agree in the axes that are cut.
+    as in `MixUp`, its centre uniform; what hangs over the edge is cut off and lam recomputed from the area that is
+    left. `per_sample=False` is one box for the batch, as in the authors' experiments. All fields of a sample share one
+    box, so they must agree in the axes that are cut.
 
     >>> mixed, mix = CutMix()(torch.randn(8, 3, 32, 32))
     >>> mixed.shape

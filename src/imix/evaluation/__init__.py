@@ -33,7 +33,8 @@ class Result:
     details: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        constants = ", ".join(f"{name} {value}" for name, value in (self.details | self.constants).items())
+        shown = {name: value for name, value in self.details.items() if name != "by_lr"} | self.constants
+        constants = ", ".join(f"{name} {value}" for name, value in shown.items())
         return f"{self.protocol} on {self.data}: {100 * self.accuracy:.2f} % ({constants})"
 
 

@@ -117,7 +117,7 @@ def _pretrain(
         )
     finally:
         log.close()
-    whole.eval().requires_grad_(False)
+    whole.eval()
     if folder is not None and distributed.rank() == 0:
         save_encoder(folder / "encoder.safetensors", whole, architecture)
     return Run(whole, config, log.records, folder)
