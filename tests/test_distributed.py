@@ -279,8 +279,7 @@ def alone(method: str, norm: str, mixed: bool) -> dict:
 
 def assert_same(actual, expected, method: str = "") -> None:
     """Equal up to the order of float64 sums; `Supervised` makes its cross-entropy in float32."""
-    tolerance = 1e-6 if method == "supervised" else 1e-10
-    assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+    assert_close(actual, expected, rtol=1e-10, atol=1e-10)
 
 
 # Methods.
@@ -525,3 +524,15 @@ def test_queue_is_fed_from_every_rank_with_shuffled_batch_norm(ranks):
     assert first["waiting"].shape == (N, DIM)
     assert_same(first["queue"][:N], nn.functional.normalize(first["waiting"]))
     assert first["cursor"] == second["cursor"] == N
+
+
+def test_converting_to_synced_bn_keeps_dtype_parameters_buffers_and_sharing():
+    shared = nn.BatchNorm1d(3)
+    module = nn.ModuleList([shared, nn.Sequential(shared)]).double()
+    state = {name: value.clone() for name, value in module.state_dict().items()}
+    SyncBatchNorm.convert(module)
+    assert module[0] is module[1][0]
+    assert isinstance(module[0], SyncBatchNorm)
+    assert all(torch.equal(value, state[name]) for name, value in module.state_dict().items())
+    x = torch.randn(5, 3).double()
+    torch.testing.assert_close(module[0](x), nn.BatchNorm1d(3).double()(x))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 import imix
+from imix import InputError
 from imix.batch import concatenate, map_fields, size
 from imix.encoders import MLP, Convolutions
 from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
@@ -83,56 +84,56 @@ def loss_of(learner: Method, view_1, view_2, labels: Tensor = LABELS) -> Tensor:
     return learner(*given, labels=labels) if learner.supervised else learner(*given)
 
 
-# The equations, as loops over anchors and columns.
+# The equations, as loops over anchors and columns, in float64.
 
 
-def similarity(a: Tensor, b: Tensor) -> float:
-    return float(F.cosine_similarity(a.detach(), b.detach(), dim=0))
+def similarity(a: Tensor, b: Tensor) -> Tensor:
+    return a @ b / (a.norm() * b.norm())
 
 
-def cross_entropy(anchors: Tensor, columns: Tensor, virtual: Tensor, lacks_own: bool = False) -> float:
+def cross_entropy(anchors: Tensor, columns: Tensor, virtual: Tensor, lacks_own: bool = False) -> Tensor:
     """-sum_n v_n log softmax(s(f, f_n) / tau)_n, mean over anchors; with `lacks_own` column i is not in the softmax."""
-    total = 0.0
-    for i, anchor in enumerate(anchors.double()):
-        s = [similarity(anchor, column) / TAU for column in columns.double()]
-        normaliser = math.log(sum(math.exp(s_k) for k, s_k in enumerate(s) if not (lacks_own and k == i)))
-        total -= sum(float(virtual[i, n]) * (s_n - normaliser) for n, s_n in enumerate(s))
+    total = torch.zeros(())
+    for i, anchor in enumerate(anchors):
+        s = torch.stack([similarity(anchor, column) / TAU for column in columns])
+        normaliser = sum(s_k.exp() for k, s_k in enumerate(s) if not (lacks_own and k == i)).log()
+        total = total - (virtual[i] * (s - normaliser)).sum()
     return total / len(anchors)
 
 
 def mixed_label(virtual: Tensor, mix: Mix | None) -> Tensor:
     if mix is None:
         return virtual
-    lam = mix.lam[:, None].double()
+    lam = mix.lam[:, None]
     return lam * virtual + (1 - lam) * virtual[mix.partner]
 
 
-def npair_equation(q: Tensor, k: Tensor, mix: Mix | None) -> float:
+def npair_equation(q: Tensor, k: Tensor, mix: Mix | None) -> Tensor:
     return cross_entropy(q, k, mixed_label(torch.eye(N).double(), mix))
 
 
-def simclr_equation(q: Tensor, k: Tensor, mix: Mix | None) -> float:
+def simclr_equation(q: Tensor, k: Tensor, mix: Mix | None) -> Tensor:
     other_view = torch.eye(2 * N).double().roll(N, 1)
     return cross_entropy(q, k, mixed_label(other_view, mix), lacks_own=True)
 
 
-def moco_equation(q: Tensor, k: Tensor, queue: Tensor, mix: Mix | None) -> float:
+def moco_equation(q: Tensor, k: Tensor, queue: Tensor, mix: Mix | None) -> Tensor:
     if mix is not None:
         return cross_entropy(q, torch.cat([k, queue]), mixed_label(torch.eye(N, N + K).double(), mix))
     first = torch.eye(1, 1 + K).double()
     return sum(cross_entropy(q[i : i + 1], torch.cat([k[i : i + 1], queue]), first) for i in range(N)) / N
 
 
-def byol_equation(p: Tensor, k: Tensor, mix: Mix | None) -> float:
-    total = 0.0
+def byol_equation(p: Tensor, k: Tensor, mix: Mix | None) -> Tensor:
+    total = torch.zeros(())
     for i in range(N):
-        partner, lam = (i, 1.0) if mix is None else (int(mix.partner[i]), float(mix.lam[i]))
-        total += lam * (2 - 2 * similarity(p[i].double(), k[i].double()))
-        total += (1 - lam) * (2 - 2 * similarity(p[i].double(), k[partner].double()))
+        partner, lam = (i, 1.0) if mix is None else (mix.partner[i], mix.lam[i])
+        total = total + lam * (p[i] / p[i].norm() - k[i] / k[i].norm()).square().sum()
+        total = total + (1 - lam) * (p[i] / p[i].norm() - k[partner] / k[partner].norm()).square().sum()
     return total / N
 
 
-def supclr_equation(q: Tensor, k: Tensor, mix: Mix | None) -> float:
+def supclr_equation(q: Tensor, k: Tensor, mix: Mix | None) -> Tensor:
     labels = torch.cat([LABELS, LABELS])
 
     def label_of(sample: int, anchor: int) -> Tensor:
@@ -142,31 +143,29 @@ def supclr_equation(q: Tensor, k: Tensor, mix: Mix | None) -> float:
 
     virtual = torch.stack([label_of(i, i) for i in range(2 * N)])
     if mix is not None:
-        lam = mix.lam[:, None].double()
+        lam = mix.lam[:, None]
         partners = torch.stack([label_of(int(mix.partner[i]), i) for i in range(2 * N)])
         virtual = lam * virtual + (1 - lam) * partners
     return cross_entropy(q, k, virtual, lacks_own=True)
 
 
-def supnpair_equation(q: Tensor, k: Tensor, mix: Mix | None) -> float:
+def supnpair_equation(q: Tensor, k: Tensor, mix: Mix | None) -> Tensor:
     same = (LABELS[:, None] == LABELS).double()
     return cross_entropy(q, k, mixed_label(same / same.sum(1, keepdim=True), mix))
 
 
-def supervised_equation(logits: Tensor, mix: Mix | None) -> float:
-    total = 0.0
+def supervised_equation(logits: Tensor, mix: Mix | None) -> Tensor:
+    total = torch.zeros(())
     for i in range(N):
-        log_p = logits[i].detach().double().log_softmax(0).tolist()
-        partner, lam = (i, 1.0) if mix is None else (int(mix.partner[i]), float(mix.lam[i]))
-        total -= lam * log_p[LABELS[i]] + (1 - lam) * log_p[LABELS[partner]]
+        log_p = logits[i] - logits[i].exp().sum().log()
+        partner, lam = (i, 1.0) if mix is None else (mix.partner[i], mix.lam[i])
+        total = total - lam * log_p[LABELS[i]] - (1 - lam) * log_p[LABELS[partner]]
     return total / N
 
 
-def by_hand(learner: Method, view_1, view_2, seed: int) -> float:
-    """The method's loss from its parts: mix under the seed, encode in one pass, put into the equation."""
-    learner = copy.deepcopy(learner)
+def by_hand(learner: Method, view_1, view_2) -> Tensor:
+    """The method's loss from its parts: mix, encode in one pass, put into the equation."""
     operator = learner.mix
-    torch.manual_seed(seed)
     if isinstance(learner, Supervised):
         x, mix = operator(view_1)
         return supervised_equation(learner.classifier(learner.encoder(x)), mix)
@@ -184,7 +183,7 @@ def by_hand(learner: Method, view_1, view_2, seed: int) -> float:
         z = learner.head(learner.encoder(concatenate([anchors, view_2])))
         equation = supnpair_equation if isinstance(learner, SupNPair) else npair_equation
         return equation(z[:N], z[N:], mix)
-    q, k = learner.head(learner.encoder(anchors)), learner.key_head(learner.key_encoder(view_2))
+    q, k = learner.head(learner.encoder(anchors)), learner.key_head(learner.key_encoder(view_2)).detach()
     if isinstance(learner, BYOL):
         return byol_equation(learner.predictor(q), k, mix)
     return moco_equation(q, k, learner.queue, mix)
@@ -193,23 +192,32 @@ def by_hand(learner: Method, view_1, view_2, seed: int) -> float:
 @pytest.mark.parametrize(("kind", "operator"), CASES)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_with_every_operator_matches_its_equation(method, kind, operator):
+    """The loss and the gradient of every parameter."""
     torch.manual_seed(0)
-    learner = make(method, ENCODERS[kind](), OPERATORS[operator])
-    view_1, view_2 = views(kind)
-    expected = by_hand(learner, view_1, view_2, seed=7)
+    learner = make(method, ENCODERS[kind](), OPERATORS[operator]).double()
+    twin = copy.deepcopy(learner)
+    view_1, view_2 = (map_fields(Tensor.double, view) for view in views(kind))
     torch.manual_seed(7)
     loss = loss_of(learner, view_1, view_2)
-    assert loss.shape == ()
-    assert loss.dtype == torch.float32
-    assert_close(loss.item(), expected, rtol=2e-6, atol=2e-6)
+    torch.manual_seed(7)
+    expected = by_hand(twin, view_1, view_2)
+    loss.backward()
+    expected.backward()
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-11)
+    for (name, parameter), other in zip(learner.named_parameters(), twin.parameters(), strict=True):
+        assert_close(parameter.grad, other.grad, rtol=1e-11, atol=1e-11, msg=lambda m, n=name: f"{n}: {m}")
 
 
 @pytest.mark.parametrize(("kind", "operator"), CASES)
 @pytest.mark.parametrize("method", METHODS)
-def test_every_trainable_parameter_gets_a_gradient(method, kind, operator):
+def test_every_method_with_every_operator_gives_a_float32_loss_that_trains_every_parameter(method, kind, operator):
     torch.manual_seed(0)
     learner = make(method, ENCODERS[kind](), OPERATORS[operator])
-    loss_of(learner, *views(kind)).backward()
+    loss = loss_of(learner, *views(kind))
+    assert loss.shape == ()
+    assert loss.dtype == torch.float32
+    assert loss.isfinite()
+    loss.backward()
     trained = {name: p for name, p in learner.named_parameters() if p.requires_grad}
     parts = {"encoder"} | {"supervised": {"classifier"}, "byol": {"head", "predictor"}}.get(method, {"head"})
     assert {name.split(".")[0] for name in trained} == parts
@@ -222,7 +230,7 @@ def test_every_trainable_parameter_gets_a_gradient(method, kind, operator):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_inputs_of_the_trained_network_get_a_gradient(method):
-    learner = table_learner(method, MixUp())
+    learner = table_learner(method, MixUp()).eval()  # no batch statistics: a sample is felt only where it is used
     view_1, view_2 = (view.requires_grad_() for view in views())
     loss_of(learner, view_1, view_2).backward()
     assert view_1.grad.any(1).all()
@@ -787,7 +795,7 @@ def test_chance_counts_the_columns():
     assert make("moco", Constant()).chance(64) == math.log(K + 1)
     assert make("moco", Constant(), MixUp()).chance(64) == math.log(K + 64)
     assert make("byol", Constant()).chance(64) is None
-    assert make("supervised", Constant()).chance(64) == math.log(CLASSES)
+    assert make("supervised", Constant()).chance(64) is None
 
 
 # Labels.
@@ -874,3 +882,33 @@ def test_a_restored_state_gives_the_same_losses_from_there_on(method, tmp_path):
         one.update()
         losses.append((first.item(), loss_of(one, *views(seed=4)).item()))
     assert losses[0] == losses[1]
+
+
+def test_views_of_different_length_are_refused():
+    for method in ("npair", "simclr", "moco", "byol"):
+        with pytest.raises(InputError, match=r"same number of samples; got \[3, 4\]"):
+            make(method, nn.Linear(5, 4))(torch.randn(3, 5), torch.randn(4, 5))
+
+
+def test_input_mix_is_refused_as_the_operator_of_a_method():
+    with pytest.raises(InputError, match="apply it to the views"):
+        imix.NPair(nn.Linear(5, 4), mix=imix.InputMix())
+
+
+def test_an_empty_queue_is_refused():
+    with pytest.raises(InputError, match="at least 1 key; got queue=0"):
+        imix.MoCo(nn.Linear(5, 4), queue=0)
+
+
+def test_shuffle_bn_looks_at_the_head_too(monkeypatch):
+    learner = imix.MoCo(nn.Linear(5, 4), queue=4)
+    monkeypatch.setattr("imix.distributed.world_size", lambda: 2)
+    assert learner._shuffles()
+    imix.distributed.SyncBatchNorm.convert(learner)
+    assert not learner._shuffles()
+
+
+def test_an_encoder_without_parameters_may_have_a_moving_average():
+    learner = imix.MoCo(nn.Flatten(), width=5, queue=4)
+    learner(torch.randn(4, 5), torch.randn(4, 5))
+    learner.update()

@@ -49,6 +49,14 @@ def size(batch: Batch) -> int:
     return sizes[0]
 
 
+def same_size(*batches: Batch) -> int:
+    """Number of samples of each of these batches, which must agree."""
+    sizes = [size(batch) for batch in batches]
+    if min(sizes) != max(sizes):
+        raise InputError(f"views of one batch must have the same number of samples; got {sizes}")
+    return sizes[0]
+
+
 def concatenate(batches: Sequence[Batch]) -> Batch:
     """Batches one after the other, as one batch."""
     return map_fields(lambda *parts: torch.cat(parts), *batches)

@@ -129,15 +129,10 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
 
     @classmethod
     def convert(cls, module: nn.Module) -> nn.Module:
-        """Replace every batch normalisation below `module`; parameters and buffers are kept."""
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and not isinstance(module, cls):
-            synced = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats)
-            synced.load_state_dict(module.state_dict())
-            for name, parameter in module.named_parameters(recurse=False):
-                setattr(synced, name, parameter)
-            return synced.train(module.training)
-        for name, child in module.named_children():
-            setattr(module, name, cls.convert(child))
+        """Make every batch normalisation in `module` a synced one, in place; its parameters and buffers stay."""
+        for part in module.modules():
+            if isinstance(part, nn.modules.batchnorm._BatchNorm):
+                part.__class__ = cls
         return module
 
     def _check_input_dim(self, input: Tensor) -> None:

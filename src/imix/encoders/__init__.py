@@ -45,7 +45,7 @@ def build(name: str, shape: Sequence[int]) -> nn.Module:
         return small_mlp(math.prod(shape))
     if name == "mlp":
         return MLP(math.prod(shape))
-    if match := re.fullmatch(r"mlp:(\d+(?:-\d+)*)", name):
+    if match := re.fullmatch(r"mlp:([1-9]\d*(?:-[1-9]\d*)*)", name):
         return MLP(math.prod(shape), widths=[int(width) for width in match[1].split("-")])
     if match := re.fullmatch(r"resnet(\d+)(?::(small|standard))?", name):
         if len(shape) != 3:

@@ -20,6 +20,8 @@ def resnet(depth: int, channels: int = 3, stem: Literal["small", "standard"] = "
     """
     if depth not in DEPTHS:
         raise InputError(f"no ResNet of depth {depth}; choose from {', '.join(map(str, DEPTHS))}")
+    if stem not in ("small", "standard"):
+        raise InputError(f"unknown stem {stem!r}; choose small or standard")
     model = getattr(torchvision.models, f"resnet{depth}")()
     kernel, stride, padding = (3, 1, 1) if stem == "small" else (7, 2, 3)
     model.conv1 = nn.Conv2d(channels, 64, kernel, stride, padding, bias=False)

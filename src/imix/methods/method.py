@@ -10,7 +10,7 @@ from imix.batch import Batch, concatenate, size
 from imix.encoders import head as make_head
 from imix.encoders import width_of
 from imix.errors import InputError
-from imix.mix import MixOperator, no_mix
+from imix.mix import InputMix, MixOperator, no_mix
 
 
 class Method(nn.Module):
@@ -25,6 +25,8 @@ class Method(nn.Module):
 
     def __init__(self, encoder: nn.Module, mix: MixOperator | None = None, width: int | None = None) -> None:
         super().__init__()
+        if isinstance(mix, InputMix):
+            raise InputError("InputMix mixes inputs and no labels: apply it to the views before the method sees them")
         self.encoder = encoder
         self.mix: MixOperator = mix or no_mix
         found = width or width_of(encoder)

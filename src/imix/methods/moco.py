@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from imix import losses
-from imix.batch import Batch
+from imix.batch import Batch, same_size
 from imix.distributed import all_ranks, own_offset
+from imix.errors import InputError
 from imix.methods.momentum import Momentum
 from imix.mix import MixOperator, no_mix
 
@@ -37,6 +38,8 @@ class MoCo(Momentum):
         width: int | None = None,
     ) -> None:
         super().__init__(encoder, mix, momentum=momentum, head=head, dim=dim, width=width)
+        if queue < 1:
+            raise InputError(f"MoCo's queue must hold at least 1 key; got queue={queue}")
         self.temperature = temperature
         self.register_buffer("queue", F.normalize(torch.randn(queue, dim), dim=1))
         self.register_buffer("cursor", torch.zeros((), dtype=torch.long))  # where the oldest key stands
@@ -44,6 +47,7 @@ class MoCo(Momentum):
 
     def forward(self, view_1: Batch, view_2: Batch) -> Tensor:
         """The loss of two views of a batch; its keys wait for `update()` to enter the queue."""
+        same_size(view_1, view_2)
         anchors, mix = self.mix(view_1)
         (q,) = self.project(anchors)
         own = self.keys(view_2)

@@ -1,7 +1,6 @@
 """The second network of MoCo and BYOL: a moving average of the first, which gives the keys."""
 
 import copy
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -48,17 +47,16 @@ class Momentum(Projected):
         shuffled = all_ranks(self.key_head(self.key_encoder(view)))
         return distributed.rows_of_this_rank(shuffled, back)
 
+    @torch.no_grad()
     def update(self) -> None:
         """Move the key network towards the trained one."""
-        self._average(self.key_encoder.parameters(), self.encoder.parameters())
-        self._average(self.key_head.parameters(), self.head.parameters())
-
-    @torch.no_grad()
-    def _average(self, keys: Iterator[nn.Parameter], queries: Iterator[nn.Parameter]) -> None:
-        torch._foreach_lerp_(list(keys), list(queries), 1 - self.momentum)
+        keys: list[Tensor] = [*self.key_encoder.parameters(), *self.key_head.parameters()]
+        trained: list[Tensor] = [*self.encoder.parameters(), *self.head.parameters()]
+        torch._foreach_lerp_(keys, trained, 1 - self.momentum)
 
     def _shuffles(self) -> bool:
         if distributed.world_size() == 1 or not self.training:
             return False
-        norms = [part for part in self.key_encoder.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+        parts = [*self.key_encoder.modules(), *self.key_head.modules()]
+        norms = [part for part in parts if isinstance(part, nn.modules.batchnorm._BatchNorm)]
         return any(not isinstance(norm, SyncBatchNorm) for norm in norms)

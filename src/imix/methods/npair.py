@@ -5,7 +5,7 @@ import math
 from torch import Tensor
 
 from imix import losses
-from imix.batch import Batch
+from imix.batch import Batch, same_size
 from imix.distributed import all_ranks, own_offset
 from imix.methods.method import Contrastive
 
@@ -20,6 +20,7 @@ class NPair(Contrastive):
 
     def forward(self, view_1: Batch, view_2: Batch) -> Tensor:
         """The loss of two views of a batch: view 1 is mixed and anchors, view 2 stays clean and gives the keys."""
+        same_size(view_1, view_2)
         anchors, mix = self.mix(view_1)
         q, k = self.project(anchors, view_2)
         return losses.npair(q, all_ranks(k), mix, temperature=self.temperature, offset=own_offset(len(k)))

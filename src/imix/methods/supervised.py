@@ -1,7 +1,6 @@
 """The paper's baseline: a classifier trained end to end, with MixUp as in section 3.1."""
 
-import math
-
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -30,13 +29,10 @@ class Supervised(Method):
     def forward(self, view: Batch, labels: Tensor) -> Tensor:
         """The loss of one view of a batch with labels (N,)."""
         x, mix = self.mix(view)
-        logits = self.classifier(self.encoder(x)).float()
+        logits = self.classifier(self.encoder(x))
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         if mix is None:
             return F.cross_entropy(logits, labels)
         own = F.cross_entropy(logits, labels, reduction="none")
         partners = F.cross_entropy(logits, labels[mix.partner], reduction="none")
         return (mix.lam * own + (1 - mix.lam) * partners).mean()
-
-    def chance(self, batch_size: int) -> float:
-        """log C."""
-        return math.log(self.classifier.out_features)
