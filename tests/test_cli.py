@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -106,9 +105,7 @@ def test_help_needs_no_torch():
         "import sys; sys.argv = ['imix', '--help']\nfrom imix.cli import main\ntry: main()\nexcept SystemExit: pass\n"
     )
     code += "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
-    started = time.monotonic()
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-    assert time.monotonic() - started < 5
 
 
 def test_the_core_runs_with_torch_torchvision_and_numpy_alone():
