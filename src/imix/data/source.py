@@ -20,17 +20,21 @@ class Source(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def batches(self, rows: Iterable[Tensor]) -> Iterator[Batch]:
-        """A batch for each tensor of row numbers, in order; a source that streams may read ahead here."""
+    def batches(self, rows: Iterable[Tensor]) -> Iterator[tuple[Batch, Tensor | None]]:
+        """Samples and labels for each tensor of row numbers, in order; a source that streams may read ahead here."""
 
     @abstractmethod
     def to(self, device: torch.device) -> "Source":
         """This source with its batches on that device."""
 
+    def sample(self, n: int) -> Batch:
+        """The first n samples, or all where there are fewer."""
+        return next(self.batches([torch.arange(min(n, len(self)))]))[0]
+
     @property
     def shape(self) -> tuple[int, ...] | None:
         """Shape of one sample; None where a sample has several fields."""
-        sample = next(self.batches([torch.tensor([0])]))
+        sample = self.sample(1)
         return tuple(sample.shape[1:]) if isinstance(sample, Tensor) else None
 
     @property
@@ -55,10 +59,12 @@ class Tensors(Source):
     def __len__(self) -> int:
         return size(self.inputs)
 
-    def batches(self, rows: Iterable[Tensor]) -> Iterator[Batch]:
-        """Chosen rows, where the data lies."""
-        for chosen in rows:
-            yield map_fields(lambda x, at=chosen: x[at.to(x.device)], self.inputs)
+    def batches(self, rows: Iterable[Tensor]) -> Iterator[tuple[Batch, Tensor | None]]:
+        """Chosen samples and labels, where the data lies."""
+        device = fields(self.inputs)[0].device
+        for chosen in rows.to(device) if isinstance(rows, Tensor) else rows:
+            at = chosen.to(device)
+            yield map_fields(lambda x, at=at: x[at], self.inputs), None if self.labels is None else self.labels[at]
 
     def to(self, device: torch.device) -> "Tensors":
         """All samples on that device."""

@@ -24,11 +24,10 @@ class Encoded:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor | None]]:
         rows = torch.arange(len(self.source)).split(CHUNK)
-        labels = self.source.labels
         with torch.no_grad(), evaluating(self.encoder):
-            for at, batch in zip(rows, self.source.batches(rows), strict=True):
+            for batch, labels in self.source.batches(rows):
                 features = self.encoder(map_fields(lambda x: x.to(self.device), batch))
-                yield features, None if labels is None else labels[at.to(labels.device)].to(self.device)
+                yield features, None if labels is None else labels.to(self.device)
 
     def features(self) -> Tensor:
         """All features, (N, F)."""

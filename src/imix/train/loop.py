@@ -65,7 +65,6 @@ def train(
     batch_size = global_batch_size(settings, len(source))
     share = batch_size // world
     steps = len(source) // batch_size
-    labels = source.labels if settings.supervised else None
 
     learner.to(device).train()
     if world > 1 and settings.sync_bn:
@@ -108,13 +107,13 @@ def train(
         while epoch < settings.epochs:
             order = epoch_order(settings.seed, epoch, len(source))
             own = order[: steps * batch_size].view(steps, world, share)[step:, rank]
-            for rows, batch in zip(own, source.batches(own), strict=True):
+            for batch, labels in source.batches(own):
                 seed_all(settings.seed, epoch, step, rank)
                 for group in optimizer.param_groups:
                     group["lr"] = learning_rate(settings, batch_size, epoch, step, steps)
                 batch = map_fields(lambda x: on_device(x, device), batch)
                 with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-                    loss = objective(batch, None if labels is None else labels[rows.to(labels.device)].to(device))
+                    loss = objective(batch, labels.to(device) if settings.supervised and labels is not None else None)
                 loss.backward()
                 optimizer.step()
                 optimizer.zero_grad()

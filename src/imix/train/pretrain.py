@@ -195,7 +195,7 @@ def _width(encoder: nn.Module, source: Source) -> int:
     """How many features the encoder gives: as it says, or else as it does."""
     if (width := width_of(encoder)) is not None:
         return width
-    sample = next(source.batches([torch.arange(min(2, len(source)))]))
+    sample = source.sample(2)
     encoder.to(fields(sample)[0].device)
     with torch.no_grad(), evaluating(encoder):
         features = encoder(sample)
@@ -207,7 +207,7 @@ def _width(encoder: nn.Module, source: Source) -> int:
 def _try_mixing(learner: Method, source: Source) -> None:
     """Let an operator that cannot mix this data say so before anything is written."""
     with own_randomness(torch.device("cpu")):
-        learner.mix(next(source.batches([torch.arange(min(2, len(source)))])))
+        learner.mix(source.sample(2))
 
 
 def _headline(
