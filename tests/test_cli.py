@@ -63,9 +63,13 @@ def test_flags_of_the_command_are_the_settings(run_cli, tmp_path):
         (["pretrain", "digits", "--device", "cuda:7", "--out", "run"], "cuda:7|GPU"),
         (["pretrain", "table.npy", "--mix", "cutmix", "--out", "run"], r"\(N, F\) use MixUp"),
         (["pretrain", "table.npy", "--method", "supclr", "--out", "run"], "needs labels"),
-        (["pretrain", "nan.npy", "--out", "run"], r"nan\.npy has 1 NaN .* at \[0, 1\]"),
-        (["pretrain", "short.npz", "--out", "run"], r"4 samples need labels of shape \(4,\); got \(3,\)"),
+        (["pretrain", "nan.npy", "--out", "run"], r"nan\.npy has 1 values that are NaN.* at \[0, 1\]"),
+        (["pretrain", "short.npz", "--out", "run"], r"short\.npz.* need labels of shape \(4,\); got \(3,\)"),
         (["pretrain", "digits", "--out", "table.npy"], "is a file; give a folder"),
+        (["pretrain", "digits", "--out", "table.npy/run"], "is a file; give a folder"),
+        (["pretrain", "digits", "--device", "mps", "--out", "run"], "unknown device 'mps'"),
+        (["demo", "--seeds", "0"], "seeds must be at least 1; got 0"),
+        (["demo", "--out", "table.npy"], "is a file; give a folder"),
         (["pretrain", "digits"], "--out"),
         (["pretrain", "digits", "--out", "run", "--frobnicate"], "--frobnicate"),
         (["evaluate", "."], "not a run folder"),
@@ -98,6 +102,22 @@ def test_a_run_is_not_overwritten_by_accident(run_cli, tmp_path):
     assert (tmp_path / "run" / "encoder.safetensors").read_bytes() == before
     assert run_cli("pretrain", "digits", "--out", tmp_path / "run", *QUICK, "--seed", "1", "--overwrite")[0] == 0
     assert (tmp_path / "run" / "encoder.safetensors").read_bytes() != before
+
+
+def test_version_is_told(run_cli):
+    assert run_cli("--version") == (0, f"imix {imix.__version__}\n", "")
+
+
+def test_a_run_can_be_evaluated_from_another_folder(run_cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    y = np.array(["no", "yes"] * 20)
+    np.savez("mine.npz", x=np.random.default_rng(0).normal(size=(40, 3)), y=y)
+    assert run_cli("pretrain", "mine.npz", "--out", "run", *QUICK)[0] == 0
+    monkeypatch.chdir("/")
+    assert run_cli("evaluate", tmp_path / "run", "--protocol", "knn")[0] == 0
+    assert run_cli("embed", tmp_path / "run", tmp_path / "mine.npz", "--out", tmp_path / "z.csv")[0] == 0
+    labels = [line.split(",")[-1].strip('"') for line in (tmp_path / "z.csv").read_text().splitlines()[1:]]
+    assert labels == y.tolist()
 
 
 def test_help_needs_no_torch():

@@ -46,10 +46,19 @@ def test_the_callers_array_is_not_changed_by_training():
     [
         ("nowhere.npy", None, "no data set or file 'nowhere.npy'.*known names: digits"),
         ("imagenet22k", None, "no data set or file 'imagenet22k'.*digits"),
-        (np.ones((4, 2)), [0, 1], r"4 samples need labels of shape \(4,\); got \(2,\)"),
-        (np.ones((4, 2)), np.ones((4, 1)), r"labels of the data must be \(N,\); got shape \(4, 1\)"),
-        (np.array([[0, 1], [np.nan, 2], [np.inf, 0]]), None, r"2 NaN or infinite values; the first is nan at \[1, 0\]"),
-        (np.full((2, 2), 1e300), None, "NaN or infinite"),
+        (np.ones((4, 2)), [0, 1], r"4 samples of the data need labels of shape \(4,\); got \(2,\)"),
+        (np.ones((4, 2)), np.ones((4, 1)), r"need labels of shape \(4,\); got \(4, 1\)"),
+        (
+            np.array([[0, 1], [np.nan, 2], [np.inf, 0]]),
+            None,
+            r"2 values that are NaN, .*; the first is nan at \[1, 0\]",
+        ),
+        (np.full((2, 2), 1e300), None, "too large"),
+        (np.ones((4, 0)), None, r"got shape \(4, 0\)"),
+        (np.ones((4, 2)), [0, 1, np.nan, 1], "NaN at row 2"),
+        (np.ones((3, 2)), np.array(["a", None, 1], dtype=object), "cannot be sorted"),
+        ([torch.ones(3), torch.ones(3)], None, "ambiguous"),
+        (torch.ones(3, 2, dtype=torch.complex64), None, "complex"),
         (np.ones(5), None, r"first axis, \(N, \.\.\.\); got shape \(5,\)"),
         (np.array([["a", "b"]]), None, "must be numbers"),
         (np.ones((0, 3)), None, "no samples"),
@@ -78,11 +87,43 @@ def test_files_that_cannot_be_read_are_refused_by_name(tmp_path):
         load(tmp_path / "unseen.npz")
 
 
+def test_a_file_of_another_format_or_shape_is_refused(tmp_path):
+    x = np.ones((4, 3))
+    with open(tmp_path / "npy.npz", "wb") as file:
+        np.save(file, x)
+    np.savez(tmp_path / "shapes.npz", x=x, x_test=np.ones((2, 5)))
+    np.savez(tmp_path / "lonely.npz", x=x, y_test=[0, 1])
+    for name, message in [
+        ("npy", "another format"),
+        ("shapes", r"\(5,\), training samples \(3,\)"),
+        ("lonely", "no 'x_test'"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            load(tmp_path / f"{name}.npz")
+
+
+def test_unusual_but_sound_arrays_are_taken():
+    x = np.arange(12.0).reshape(4, 3)
+    expected = torch.from_numpy(x).float()
+    fixed = x.copy()
+    fixed.flags.writeable = False
+    for array in (x.astype(">f4"), x.astype(np.longdouble), np.asfortranarray(x), fixed, x.tolist()):
+        assert torch.equal(load(array).train.inputs, expected)
+    assert not load(expected.clone().requires_grad_()).train.inputs.requires_grad
+
+
+@pytest.mark.parametrize("scale", [1e25, 1e-25])
+def test_standardise_neither_overflows_nor_underflows(scale):
+    x = torch.randn(200, 2) * scale
+    y = Standardise(2).fit(Tensors(x))(x)
+    assert y.std(0, correction=0).tolist() == pytest.approx([1, 1], rel=1e-3)
+
+
 def test_nan_says_in_which_file_and_where(tmp_path):
     x = np.ones((5, 1, 4, 4), np.float32)
     x[3, 0, 2, 1] = np.nan
     np.save(tmp_path / "x.npy", x)
-    with pytest.raises(InputError, match=r"x\.npy has 1 NaN .* at \[3, 0, 2, 1\]"):
+    with pytest.raises(InputError, match=r"x\.npy has 1 values that are NaN.* at \[3, 0, 2, 1\]"):
         load(tmp_path / "x.npy")
 
 

@@ -149,7 +149,7 @@ def collectives(rank: int) -> dict:
     result["integers"] = distributed.all_ranks(LABELS[own(rank)])
     result["any"] = [distributed.any_rank(flag) for flag in (rank == 0, rank == 1, False, True)]
     torch.manual_seed(rank)
-    result["order"], result["back"] = distributed.shuffled(SHARE)
+    result["order"], result["back"] = distributed.shuffled(SHARE, torch.device("cpu"))
     result["shuffled rows"] = distributed.rows_of_this_rank(torch.arange(N), result["order"])
     result["joined again"] = distributed.start()
     return result

@@ -164,7 +164,7 @@ def test_evaluation_that_cannot_be_is_refused_by_name(run, tmp_path):
     arrays = imix.pretrain(np.random.default_rng(0).normal(size=(40, 5)), QUICK, progress=False)
     for arguments, message in [
         ((run, None, "lda"), "unknown protocol 'lda'; choose from linear, knn, pinv"),
-        ((run, np.ones((9, 3))), "no labels"),
+        ((run, np.ones((9, 1, 8, 8))), "training samples of given have no labels"),
         ((arrays,), "trained on arrays; give data"),
         ((tmp_path / "nothing",), "no run folder"),
         ((tmp_path,), "not a run folder"),
@@ -182,7 +182,7 @@ def test_a_run_folder_holds_all_that_is_needed(run):
     assert {"config.json", "metrics.jsonl", "checkpoint.pt", "encoder.safetensors"} <= names
     config = json.loads((run.path / "config.json").read_text())
     assert config["settings"]["method"] == "npair"
-    assert config["data"] == {"name": "digits", "samples": 1297, "shape": [1, 8, 8]}
+    assert config["data"] == {"name": "digits", "samples": 1297, "shape": [1, 8, 8], "ranks": 1}
 
 
 def test_load_encoder_gives_the_same_features_from_a_folder_or_the_file_alone(run, tmp_path):
@@ -240,7 +240,7 @@ def test_vectors_are_the_encoders_in_every_format(run, tmp_path):
     for frame in (polars.read_parquet(tmp_path / "z.parquet"), polars.read_csv(tmp_path / "z.csv")):
         np.testing.assert_allclose(frame.select(polars.col("^f\\d+$")).to_numpy(), vectors, rtol=1e-4, atol=1e-5)
         assert frame["split"].to_list() == ["train"] * 1297 + ["test"] * 500
-        assert frame["label"].to_list() == torch.cat([digits.train.labels, digits.test.labels]).tolist()
+        assert frame["label"].cast(int).to_list() == torch.cat([digits.train.labels, digits.test.labels]).tolist()
 
 
 def test_vectors_of_unlabelled_arrays(run):

@@ -1,5 +1,6 @@
 """The loop: schedules, determinism, resuming to the bit, what it refuses to train through."""
 
+import importlib.util
 import math
 import os
 import random
@@ -235,6 +236,37 @@ def test_a_checkpoint_cut_short_is_named(table, tmp_path):
         imix.pretrain(table[0], SMALL, out=tmp_path / "run", resume=True, progress=False)
 
 
+def test_another_encoder_or_a_foreign_file_is_not_resumed_from(table, tmp_path):
+    def start(width, **options):
+        encoder = nn.Sequential(nn.Linear(6, width), nn.BatchNorm1d(width))
+        return imix.pretrain(table[0], SMALL, encoder=encoder, out=tmp_path / "run", progress=False, **options)
+
+    start(4)
+    with pytest.raises(InputError, match="of another encoder"):
+        start(5, resume=True)
+    torch.save({"state_dict": {}}, tmp_path / "run" / "checkpoint.pt")
+    with pytest.raises(InputError, match="not a checkpoint of imix"):
+        start(4, resume=True)
+
+
+def test_tied_weights_are_saved(tmp_path):
+    class Tied(nn.Module):
+        width = 6
+
+        def __init__(self):
+            super().__init__()
+            self.one = nn.Linear(6, 6)
+            self.two = nn.Linear(6, 6)
+            self.two.weight = self.one.weight
+
+        def forward(self, x):
+            return self.two(self.one(x))
+
+    run = imix.pretrain(torch.randn(32, 6), SMALL, encoder=Tied(), out=tmp_path / "run", progress=False)
+    x = torch.randn(3, 6)
+    assert torch.equal(imix.load_encoder(tmp_path / "run", Tied())(x), run.encoder(x))
+
+
 class Executes:
     def __reduce__(self):
         return os.mkdir, ("executed",)
@@ -258,7 +290,7 @@ def test_a_failed_write_leaves_the_last_good_file(tmp_path):
 
     with pytest.raises(OSError, match="disk full"):
         checkpoint.write_atomically(tmp_path / "checkpoint.pt", breaks)
-    assert checkpoint.load(tmp_path / "checkpoint.pt") == {"step": 1}
+    assert torch.load(tmp_path / "checkpoint.pt") == {"step": 1}
 
 
 # --- batches ---------------------------------------------------------------------------------------------------------
@@ -379,12 +411,32 @@ def test_collapse_is_detected_and_explained(table):
             imix.pretrain(table[0], replace(settings, method=method), encoder=Constant(), progress=False)
 
 
+def test_weights_that_are_not_finite_are_never_a_result(table, tmp_path):
+    settings = replace(SMALL, epochs=1, batch_size=64, lr=1e40, warmup=0)
+    with pytest.raises(TrainingError, match=r"weights .* not finite|loss became"):
+        imix.pretrain(table[0], settings, out=tmp_path / "run", progress=False)
+    assert {path.name for path in (tmp_path / "run").iterdir()} <= {"config.json", "metrics.jsonl"}
+
+
+def test_samples_that_are_all_alike_are_a_collapse_even_in_a_short_run():
+    with pytest.raises(TrainingError, match="not all alike"):
+        imix.pretrain(torch.ones(64, 5), Settings(epochs=100, encoder="mlp:16-16", device="cpu"), progress=False)
+
+
+def test_features_of_zero_are_a_collapse():
+    watch = Watch(chance=None, advice="", total_steps=100)
+    for step in range(PATIENCE - 1):
+        watch.alive(step, 0.5, torch.zeros(8, 4))
+    with pytest.raises(TrainingError, match="same features"):
+        watch.alive(PATIENCE, 0.5, torch.zeros(8, 4))
+
+
 def test_an_ordinary_run_is_not_taken_for_a_collapse(table):
     imix.pretrain(table[0], replace(SMALL, epochs=4 * EVERY // 4 * PATIENCE), progress=False)
 
 
 def test_one_check_at_chance_is_not_a_collapse():
-    watch, varied = Watch(chance=math.log(8), advice=""), torch.eye(8)
+    watch, varied = Watch(chance=math.log(8), advice="", total_steps=1000), torch.eye(8)
     for step, loss in enumerate([math.log(8)] * (PATIENCE - 1) + [1.0] + [math.log(8)] * (PATIENCE - 1)):
         watch.alive(step, loss, varied)
     with pytest.raises(TrainingError, match="stands at chance"):
@@ -416,9 +468,11 @@ def test_tensorboard_gets_the_records(table, tmp_path):
 
 
 def test_wandb_that_is_not_installed_is_asked_for(table, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "wandb", None)
+    run = imix.pretrain(table[0], SMALL, out=tmp_path / "run", progress=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"imix-ssl\[wandb\]"):
-        imix.pretrain(table[0], replace(SMALL, wandb=True), out=tmp_path / "run", progress=False)
+        imix.pretrain(table[0], replace(SMALL, wandb=True), out=tmp_path / "run", overwrite=True, progress=False)
+    assert imix.Run.load(tmp_path / "run").metrics == run.metrics, "a refused command must not clear the folder"
 
 
 def test_a_log_without_sinks_remembers():
@@ -441,6 +495,10 @@ def test_a_log_without_sinks_remembers():
         ({"masking": 1.5}, "masking must lie within 0 and 1; got 1.5"),
         ({"lr": -1}, "lr must be above 0"),
         ({"seed": -1}, "seed must not be below 0"),
+        ({"epochs": 1.5}, "epochs must be a whole number; got 1.5"),
+        ({"epochs": "3"}, "epochs must be a whole number; got '3'"),
+        ({"lr": "fast"}, "lr must be a number; got 'fast'"),
+        ({"epochs": 5, "warmup": 5}, "warmup must be at least 0 and less than epochs=5; got 5"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_name(changes, message):

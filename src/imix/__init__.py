@@ -28,7 +28,7 @@ _HOME = {
     "imix.evaluation": ("embed", "evaluate"),
     "imix.estimator": ("IMixTransformer",),
 }
-_MODULES = ("augment", "data", "encoders", "losses", "methods")
+_MODULES = ("augment", "data", "distributed", "encoders", "evaluation", "losses", "methods", "train")
 
 __all__ = [
     "BYOL",
@@ -58,6 +58,10 @@ __all__ = [
     "methods",
     "pretrain",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+import imix
 from imix.errors import InputError, Interrupted, TrainingError
 from imix.settings import Settings
 
@@ -38,7 +40,8 @@ def pretrain(
     from imix.train.pretrain import pretrain as start
 
     run = start(data, settings, out=out, resume=resume, overwrite=overwrite)
-    print(f"encoder written to {run.path}/encoder.safetensors")
+    if os.environ.get("RANK", "0") == "0":
+        print(f"encoder written to {run.path}/encoder.safetensors")
 
 
 def evaluate(
@@ -92,6 +95,12 @@ def demo(out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = Non
 
 def main() -> None:
     """Entry point of the console script."""
+    if sys.argv[1:] == ["--version"]:
+        print(f"imix {imix.__version__}")
+        return
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ± is no reason to fail
     try:
         _parse()()
     except InputError as error:
@@ -99,7 +108,11 @@ def main() -> None:
     except TrainingError as error:
         _leave(str(error), FAILED)
     except Interrupted as error:
-        _leave(str(error), RESUME_ME)
+        _leave(f"{error}: the same command with --resume", RESUME_ME)
+    except KeyboardInterrupt:
+        _leave("interrupted", 130)
+    except OSError as error:
+        _leave(str(error), FAILED)
 
 
 def _parse() -> Callable[[], None]:
@@ -135,7 +148,7 @@ def _one_line(boxed: str) -> str:
 
     lines = [line.strip(" │") for line in boxed.splitlines()]
     rules = [number for number, line in enumerate(lines) if is_rule(line)]
-    paragraph = lines[rules[0] + 1 : rules[1]]
+    paragraph = lines[rules[0] + 1 : rules[1]] if len(rules) > 1 else lines
     return " ".join(paragraph).removeprefix("Error parsing __tyro-dummy-inner__.settings: ") + " (see --help)"
 
 

@@ -63,7 +63,10 @@ def mean_over_ranks(x: Tensor) -> Tensor:
 
 
 def all_ranks(x: Tensor) -> Tensor:
-    """The tensors of all ranks one after the other, (W * n, ...), with gradient; x itself where there is one rank."""
+    """The tensors of all ranks one after the other, (W * n, ...), with gradient; x itself where there is one rank.
+
+    Every rank must bring the same n.
+    """
     if world_size() == 1:
         return x
     return _Gather.apply(x)
@@ -81,9 +84,9 @@ def own_offset(n: int) -> int:
     return rank() * n
 
 
-def shuffled(n: int) -> tuple[Tensor, Tensor]:
+def shuffled(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """A permutation of the W * n rows of all ranks, the same on each, and its inverse."""
-    order = torch.randperm(world_size() * n)
+    order = torch.randperm(world_size() * n, device=device)
     if world_size() > 1:
         dist.broadcast(order, 0)
     return order, order.argsort()

@@ -109,7 +109,7 @@ class CutMix:
             if x.dim() < axes + (1 if self.axes else 2):
                 raise InputError(
                     f"CutMix needs neighbours to cut a box from: sequences (N, C, L) or images (N, C, H, W); got a "
-                    f"field of shape {tuple(x.shape)}. For a table (N, F) use MixUp"
+                    f"field of shape ({', '.join(['N', *map(str, x.shape[1:])])}). For a table (N, F) use MixUp"
                 )
             extents.add(tuple(x.shape[-axes:]))
         if len(extents) != 1:

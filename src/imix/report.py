@@ -33,14 +33,15 @@ class Arm:
         return f"{statistics.mean(values):.1f}{deviation}"
 
 
-def write_report(path: Path, title: str, arms: list[Arm], command: str) -> Path:
-    """Write the page: table, loss curves, a 2-D map of each arm's features, settings."""
+def write_report(path: Path, title: str, arms: list[Arm], baselines: list[Arm], note: str, command: str) -> Path:
+    """Write the page: a table with baselines below the arms, loss curves, a map of each arm's features, settings."""
     from plotly.offline import get_plotlyjs
 
     page = _PAGE.format(
         title=html.escape(title),
         plotly=get_plotlyjs(),
-        table=_table(arms),
+        table=_table([*arms, *baselines]),
+        note=html.escape(note),
         constants=_constants(arms),
         curves=_figure("curves", _curves(arms), height=360),
         maps="".join(
@@ -165,6 +166,7 @@ window.addEventListener("load", () => {{
 <body>
 <h1>{title}</h1>
 {table}
+<p>{note}</p>
 <p class="faint">{constants}</p>
 <h2>Loss</h2>
 <p class="faint">The losses of the two are not comparable: a mixed sample has two right answers, so its loss cannot

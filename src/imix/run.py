@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from imix import encoders
@@ -59,6 +58,7 @@ def clear(path: Path) -> None:
     """Remove the run from a folder; other files in it stay."""
     for name in ("metrics.jsonl", "checkpoint.pt", "encoder.safetensors", "evaluations.jsonl", "config.json"):
         (path / name).unlink(missing_ok=True)
+        (path / f".{name}.unfinished").unlink(missing_ok=True)
     shutil.rmtree(path / "tensorboard", ignore_errors=True)
 
 
@@ -76,11 +76,16 @@ def assemble(
 
 def save_encoder(path: Path, encoder: nn.Sequential, architecture: dict[str, Any]) -> None:
     """Write the encoder with its architecture, so that the file alone is enough to load it."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
-    state = {name: value.detach().cpu().contiguous() for name, value in encoder.state_dict().items()}
-    metadata = {"imix": json.dumps(architecture)}
-    write_atomically(path, lambda unfinished: save_file(state, unfinished, metadata))
+    # Copies, since weights that are shared within an encoder are refused.
+    state = {name: value.detach().cpu().clone().contiguous() for name, value in encoder.state_dict().items()}
+    content = save(state, {"imix": json.dumps(architecture)})
+
+    def write(unfinished: Path) -> None:
+        unfinished.write_bytes(content)
+
+    write_atomically(path, write)
 
 
 def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Sequential:
@@ -114,9 +119,3 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
             f"the weights in {str(path)!r} do not fit the encoder: {str(error).splitlines()[-1]}"
         ) from error
     return whole.eval()
-
-
-def device_of(module: nn.Module) -> torch.device:
-    """Where a module's weights are."""
-    tensor = next(module.parameters(), None)
-    return torch.device("cpu") if tensor is None else tensor.device

@@ -4,6 +4,7 @@ No torch here, so that `imix --help` is quick.
 """
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from imix.errors import InputError
@@ -79,18 +80,21 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(type(self)).items():
-            allowed = _choices(kind)
-            if allowed and getattr(self, name) not in allowed:
-                raise InputError(f"unknown {name} {getattr(self, name)!r}; choose from {', '.join(map(str, allowed))}")
+            value = getattr(self, name)
+            if (allowed := _choices(kind)) and value not in allowed:
+                raise InputError(f"unknown {name} {value!r}; choose from {', '.join(map(str, allowed))}")
+            object.__setattr__(self, name, _number(name, kind, value))
         for name in ("alpha", "temperature", "epochs", "batch_size", "dim", "queue"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be above 0; got {getattr(self, name)}")
         if self.lr is not None and not self.lr > 0:
             raise InputError(f"lr must be above 0; got {self.lr}")
+        if self.warmup is not None and not 0 <= self.warmup < self.epochs:
+            raise InputError(f"warmup must be at least 0 and less than epochs={self.epochs}; got {self.warmup}")
         for name in ("masking", "momentum"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} must lie within 0 and 1; got {getattr(self, name)}")
-        for name in ("input_mix", "weight_decay", "seed"):
+        for name in ("input_mix", "weight_decay", "seed", "checkpoint_minutes"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} must not be below 0; got {getattr(self, name)}")
 
@@ -106,3 +110,15 @@ def _choices(kind: Any) -> tuple[Any, ...]:
         return get_args(kind)
     literals = [part for part in get_args(kind) if get_origin(part) is Literal]
     return (*get_args(literals[0]), None) if literals else ()
+
+
+def _number(name: str, kind: Any, value: Any) -> Any:
+    """The value as Python's own int or float, where its field is one; numbers of other libraries are welcome."""
+    kinds = () if get_origin(kind) is tuple else get_args(kind) or (kind,)
+    if value is None or bool in kinds or not {int, float} & set(kinds):
+        return value
+    if float in kinds and isinstance(value, Real):
+        return float(value)
+    if int in kinds and isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    raise InputError(f"{name} must be {'a whole number' if int in kinds else 'a number'}; got {value!r}")

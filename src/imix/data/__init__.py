@@ -31,7 +31,7 @@ def load(data: "str | Path | Data | Source | Batch | Any", labels: Any = None) -
         raise InputError(f"labels belong to arrays; {str(data)!r} brings its own if it has any")
     if str(data) in NAMED:
         return NAMED[str(data)]()
-    path = Path(data)
+    path = Path(data).absolute()  # a run remembers it
     known = f"known names: {', '.join(NAMED)}; files: {', '.join(READERS)}"
     if not path.exists():
         raise InputError(f"no data set or file {str(data)!r} ({known})")

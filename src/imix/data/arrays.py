@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imix.batch import Batch, map_fields
+from imix.batch import Batch, map_fields, size
 from imix.data.source import Data, Tensors
 from imix.errors import InputError
 
@@ -20,68 +20,87 @@ def from_arrays(inputs: Any, labels: Any = None, name: str = "the data", classes
     become 0, 1, ... in that order, or in that of `classes`, which is sorted.
     """
     batch = map_fields(lambda x: _samples(x, name), _tensors(inputs))
-    return Tensors(batch, None if labels is None else _class_numbers(labels, name, classes))
+    return Tensors(batch, None if labels is None else _class_numbers(labels, size(batch), name, classes))
 
 
 def read_npy(path: Path) -> Data:
     """A .npy file: samples (N, ...), no labels."""
-    return Data(str(path), from_arrays(_read(path), name=str(path)))
+    return Data(str(path), from_arrays(_read(path, np.ndarray), name=str(path)))
 
 
 def read_npz(path: Path) -> Data:
     """A .npz file: x (N, ...), and y (N,), x_test, y_test where there are any."""
-    with _read(path) as arrays:
+    with _read(path, np.lib.npyio.NpzFile) as arrays:
         try:
             x, y, x_test, y_test = (arrays.get(key) for key in ("x", "y", "x_test", "y_test"))
         except (ValueError, zipfile.BadZipFile, EOFError) as error:
             raise InputError(f"cannot read {path} as .npz: {error}") from error
         if x is None:
             raise InputError(f"{path} needs an array 'x' (and may have 'y', 'x_test', 'y_test'); it has {arrays.files}")
+    if y_test is not None and x_test is None:
+        raise InputError(f"{path} has 'y_test' but no 'x_test'")
     train = from_arrays(x, y, f"{path}, array 'x'")
-    if x_test is None:
-        return Data(str(path), train)
     classes = None if y is None else np.unique(y)
-    return Data(str(path), train, from_arrays(x_test, y_test, f"{path}, array 'x_test'", classes))
+    test = None if x_test is None else from_arrays(x_test, y_test, f"{path}, array 'x_test'", classes)
+    return Data(str(path), train, test, class_names=[] if classes is None else [str(name) for name in classes])
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path, kind: type) -> Any:
     try:
-        return np.load(path, allow_pickle=False)
+        found = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, zipfile.BadZipFile, OSError) as error:
         raise InputError(f"cannot read {path} as {path.suffix}: {error}") from error
+    if not isinstance(found, kind):
+        raise InputError(f"cannot read {path} as {path.suffix}: it holds another format")
+    return found
 
 
 def _tensors(inputs: Any) -> Batch:
     if isinstance(inputs, Tensor):
-        return inputs
+        if inputs.is_complex():
+            raise InputError("samples must be real numbers; got a complex tensor")
+        return inputs.detach()
     if isinstance(inputs, dict):
         return {key: _tensors(value) for key, value in inputs.items()}
     if isinstance(inputs, tuple):
         return tuple(_tensors(value) for value in inputs)
+    if isinstance(inputs, list) and inputs and isinstance(inputs[0], Tensor):
+        raise InputError("a list of tensors is ambiguous: stack samples into one tensor, or give fields as a tuple")
     array = np.asarray(inputs)
     if array.dtype.kind not in "biuf":
         raise InputError(f"samples must be numbers; got an array of {array.dtype}")
-    return torch.from_numpy(np.ascontiguousarray(array) if array.flags.writeable else array.copy())
+    if array.dtype != np.uint8:
+        with np.errstate(over="ignore"):  # what is too large for float32 is refused by name below
+            array = array.astype(np.float32, copy=not array.flags.writeable)
+    return torch.from_numpy(np.ascontiguousarray(array))
 
 
 def _samples(x: Tensor, name: str) -> Tensor:
-    if x.dim() < 2:
+    if x.dim() < 2 or x[:1].numel() == 0 < len(x):
         raise InputError(f"{name} must have samples along its first axis, (N, ...); got shape {tuple(x.shape)}")
+    if len(x) == 0:
+        raise InputError(f"there are no samples in {name}")
     x = x.float() / 255 if x.dtype == torch.uint8 else x.float()
     bad = ~torch.isfinite(x)
     if bad.any():
         first = tuple(int(i) for i in bad.nonzero()[0])
         raise InputError(
-            f"{name} has {int(bad.sum())} NaN or infinite values; the first is {x[first]} at {list(first)}"
+            f"{name} has {int(bad.sum())} values that are NaN, infinite or too large; "
+            f"the first is {x[first]} at {list(first)}"
         )
     return x
 
 
-def _class_numbers(labels: Any, name: str, classes: Any) -> Tensor:
+def _class_numbers(labels: Any, n: int, name: str, classes: Any) -> Tensor:
     values = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
-    if values.ndim != 1:
-        raise InputError(f"the labels of {name} must be (N,); got shape {values.shape}")
-    known = np.unique(values) if classes is None else classes
+    if values.shape != (n,):
+        raise InputError(f"the {n} samples of {name} need labels of shape ({n},); got {values.shape}")
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        raise InputError(f"the labels of {name} have NaN at row {int(np.isnan(values).argmax())}")
+    try:
+        known = np.unique(values) if classes is None else classes
+    except TypeError as error:
+        raise InputError(f"the labels of {name} are of several kinds that cannot be sorted: {error}") from error
     if not np.isin(values, known).all():
         raise InputError(f"{name} has labels that the training samples have not: {np.setdiff1d(values, known)[:5]}")
     return torch.from_numpy(np.searchsorted(known, values))

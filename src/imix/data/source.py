@@ -31,6 +31,10 @@ class Source(ABC):
         """The first n samples, or all where there are fewer."""
         return next(self.batches([torch.arange(min(n, len(self)))]))[0]
 
+    def nbytes(self) -> int:
+        """Memory that all samples would take on a device; 0 where the source streams them."""
+        return 0
+
     @property
     def shape(self) -> tuple[int, ...] | None:
         """Shape of one sample; None where a sample has several fields."""
@@ -89,3 +93,9 @@ class Data:
     train: Source
     test: Source | None = None
     class_names: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.test is not None and self.test.shape != self.train.shape:
+            raise InputError(
+                f"{self.name}: test samples have shape {self.test.shape}, training samples {self.train.shape}"
+            )

@@ -23,7 +23,9 @@ class Standardise(nn.Module):
         axes = [axis for axis in range(x.dim()) if axis != 1]
         mean = x.mean(axes, dtype=torch.float64)
         self.mean.copy_(mean)
-        deviation = (x - self._along(self.mean, x)).square().mean(axes, dtype=torch.float64).sqrt()
+        centred = x - self._along(self.mean, x)
+        largest = centred.abs().amax(axes).clamp(min=1e-37)  # divided out, so that no square leaves float32
+        deviation = (centred / self._along(largest, x)).square().mean(axes, dtype=torch.float64).sqrt() * largest
         self.deviation.copy_(torch.where(deviation > 1e-6 * mean.abs(), deviation, 1.0))
         return self
 
@@ -33,4 +35,4 @@ class Standardise(nn.Module):
 
     @staticmethod
     def _along(statistic: Tensor, x: Tensor) -> Tensor:
-        return statistic.to(x.dtype).view(1, -1, *[1] * (x.dim() - 2))
+        return statistic.to(x).view(1, -1, *[1] * (x.dim() - 2))

@@ -34,6 +34,7 @@ class Result:
 
     def __str__(self) -> str:
         shown = {name: value for name, value in self.details.items() if name != "by_lr"} | self.constants
+        shown |= {name: f"{100 * value:.2f} %" for name, value in shown.items() if name.endswith("accuracy")}
         constants = ", ".join(f"{name} {value}" for name, value in shown.items())
         return f"{self.protocol} on {self.data}: {100 * self.accuracy:.2f} % ({constants})"
 
@@ -83,8 +84,9 @@ def evaluate(
 
 def _with_test(data: Data, seed: int) -> tuple[Data, dict[str, Any]]:
     """Data that surely has labelled test samples, and how it got them."""
-    if data.train.labels is None or (data.test is not None and data.test.labels is None):
-        raise InputError(f"{data.name} has no labels, and every protocol needs them to evaluate")
+    for part, source in (("training", data.train), ("test", data.test)):
+        if source is not None and source.labels is None:
+            raise InputError(f"the {part} samples of {data.name} have no labels, and every protocol needs them")
     sizes = {"train": len(data.train)}
     if data.test is not None:
         return data, sizes | {"test": len(data.test)}

@@ -48,8 +48,10 @@ def embed(run: "Run | str | Path", data: Any, out: "str | Path | None" = None, *
 
     columns = {f"f{i}": column for i, column in enumerate(vectors.T)}
     columns["split"] = np.repeat(list(features), [len(part) for part in features.values()])
-    if all(source.labels is not None for source in sources.values()):
-        columns["label"] = torch.cat([source.labels.cpu() for source in sources.values()]).numpy()  # type: ignore[union-attr]
+    labels = [source.labels.cpu() for source in sources.values() if source.labels is not None]
+    if len(labels) == len(sources):
+        numbers = torch.cat(labels).numpy()
+        columns["label"] = np.array(dataset.class_names)[numbers] if dataset.class_names else numbers
     table = pa.table(columns)
     parquet.write_table(table, out) if out.suffix == ".parquet" else csv.write_csv(table, out)
     return vectors

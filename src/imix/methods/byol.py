@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from imix import losses
-from imix.batch import Batch, same_size
+from imix.batch import Batch
 from imix.encoders import head as make_head
 from imix.methods.momentum import Momentum
 from imix.mix import MixOperator
@@ -35,7 +35,7 @@ class BYOL(Momentum):
 
     def forward(self, view_1: Batch, view_2: Batch) -> Tensor:
         """The loss of two views of a batch."""
-        same_size(view_1, view_2)
+        self.check(view_1, view_2)
         anchors, mix = self.mix(view_1)
         (q,) = self.project(anchors)
         return losses.byol(self.predictor(q), self.keys(view_2), mix)

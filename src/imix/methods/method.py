@@ -6,7 +6,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from imix.batch import Batch, concatenate, size
+from imix.batch import Batch, concatenate, same_size, size
+from imix.distributed import world_size
 from imix.encoders import head as make_head
 from imix.encoders import width_of
 from imix.errors import InputError
@@ -22,9 +23,12 @@ class Method(nn.Module):
 
     views = 2  # how many views of each sample `forward` takes
     supervised = False  # whether `forward` takes labels too
+    fewest = 1  # samples, on all ranks together, that give it something to learn
 
     def __init__(self, encoder: nn.Module, mix: MixOperator | None = None, width: int | None = None) -> None:
         super().__init__()
+        if isinstance(mix, str | type):
+            raise InputError(f"mix must be an operator such as imix.MixUp(); got {mix!r}")
         if isinstance(mix, InputMix):
             raise InputError("InputMix mixes inputs and no labels: apply it to the views before the method sees them")
         self.encoder = encoder
@@ -36,6 +40,12 @@ class Method(nn.Module):
                 "encoder an attribute `width`"
             )
         self.width = found
+
+    def check(self, *views: Batch) -> None:
+        """Refuse views that do not belong together, or that are too few to contrast."""
+        n = same_size(*views) * world_size()
+        if n < self.fewest:
+            raise InputError(f"{type(self).__name__} needs a batch of at least {self.fewest}; got {n}")
 
     def update(self) -> None:
         """Follow the optimiser's step: moving averages and queues, where there are any."""

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from imix import losses
-from imix.batch import Batch, same_size
+from imix.batch import Batch
 from imix.distributed import all_ranks, own_offset
 from imix.errors import InputError
 from imix.methods.momentum import Momentum
@@ -47,7 +47,7 @@ class MoCo(Momentum):
 
     def forward(self, view_1: Batch, view_2: Batch) -> Tensor:
         """The loss of two views of a batch; its keys wait for `update()` to enter the queue."""
-        same_size(view_1, view_2)
+        self.check(view_1, view_2)
         anchors, mix = self.mix(view_1)
         (q,) = self.project(anchors)
         own = self.keys(view_2)

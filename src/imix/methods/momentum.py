@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from imix import distributed
-from imix.batch import Batch, map_fields, size
+from imix.batch import Batch, fields, map_fields, size
 from imix.distributed import SyncBatchNorm, all_ranks
 from imix.methods.method import Projected
 from imix.mix import MixOperator
@@ -42,7 +42,7 @@ class Momentum(Projected):
         """Keys of a view, (N, dim)."""
         if not self._shuffles():
             return self.key_head(self.key_encoder(view))
-        order, back = distributed.shuffled(size(view))
+        order, back = distributed.shuffled(size(view), fields(view)[0].device)
         view = distributed.rows_of_this_rank(map_fields(all_ranks, view), order)
         shuffled = all_ranks(self.key_head(self.key_encoder(view)))
         return distributed.rows_of_this_rank(shuffled, back)
@@ -59,4 +59,4 @@ class Momentum(Projected):
             return False
         parts = [*self.key_encoder.modules(), *self.key_head.modules()]
         norms = [part for part in parts if isinstance(part, nn.modules.batchnorm._BatchNorm)]
-        return any(not isinstance(norm, SyncBatchNorm) for norm in norms)
+        return any(not isinstance(norm, SyncBatchNorm | nn.SyncBatchNorm) for norm in norms)

@@ -5,7 +5,7 @@ import math
 from torch import Tensor
 
 from imix import losses
-from imix.batch import Batch, concatenate, same_size
+from imix.batch import Batch, concatenate
 from imix.distributed import all_ranks, own_offset
 from imix.methods.method import Contrastive
 from imix.mix import Mix
@@ -19,6 +19,8 @@ class SimCLR(Contrastive):
     torch.Size([])
     """
 
+    fewest = 2
+
     def forward(self, view_1: Batch, view_2: Batch) -> Tensor:
         """The loss of two views of a batch."""
         q, k, mix = self.anchors_and_keys(view_1, view_2)
@@ -26,7 +28,7 @@ class SimCLR(Contrastive):
 
     def anchors_and_keys(self, view_1: Batch, view_2: Batch) -> tuple[Tensor, Tensor, Mix | None]:
         """Mixed anchors and clean keys, (2N, dim) each, in one pass; without mixing they are the same."""
-        same_size(view_1, view_2)
+        self.check(view_1, view_2)
         views = concatenate([view_1, view_2])
         anchors, mix = self.mix(views)
         if mix is None:

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from imix import losses
-from imix.batch import Batch, same_size
+from imix.batch import Batch
 from imix.distributed import all_ranks, own_offset
 from imix.methods.npair import NPair
 
@@ -20,7 +20,7 @@ class SupNPair(NPair):
 
     def forward(self, view_1: Batch, view_2: Batch, labels: Tensor) -> Tensor:  # type: ignore[override]
         """The loss of two views of a batch with labels (N,)."""
-        same_size(view_1, view_2)
+        self.check(view_1, view_2)
         anchors, mix = self.mix(view_1)
         q, k = self.project(anchors, view_2)
         return losses.supnpair(

@@ -34,6 +34,8 @@ def load(path: Path) -> dict[str, Any]:
         raise InputError(
             f"checkpoint {path} is damaged or not a checkpoint ({reason}); start anew with --overwrite"
         ) from error
+    if not isinstance(state, dict) or not {"learner", "optimizer", "epoch", "step", "losses"} <= state.keys():
+        raise InputError(f"{path} is not a checkpoint of imix; start anew with --overwrite")
     return state
 
 

@@ -1,5 +1,7 @@
 """What a run tells while it goes: metrics.jsonl always, a progress line, TensorBoard and Weights & Biases if asked."""
 
+import hashlib
+import importlib.util
 import json
 import sys
 import time
@@ -18,6 +20,13 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """No more will come."""
+
+
+def check_extras(tensorboard: bool, wandb: bool) -> None:
+    """Refuse to log where what is needed for it is not installed."""
+    for wanted, module in ((tensorboard, "tensorboard"), (wandb, "wandb")):
+        if wanted and importlib.util.find_spec(module) is None:
+            raise InputError(f"--{module} needs the extra: pip install 'imix-ssl[{module}]'")
 
 
 class Log:
@@ -95,12 +104,10 @@ class Progress:
 class TensorBoard:
     """Scalars for TensorBoard, in the run folder."""
 
-    def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise InputError("--tensorboard needs the extra: pip install 'imix-ssl[tensorboard]'") from error
-        self.writer = SummaryWriter(str(folder / "tensorboard"))
+    def __init__(self, folder: Path, done: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)
 
     def write(self, record: dict[str, Any]) -> None:
         """Log every number of the record."""
@@ -116,11 +123,10 @@ class WandB:
     """Records for Weights & Biases."""
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise InputError("--wandb needs the extra: pip install 'imix-ssl[wandb]'") from error
-        self.run = wandb.init(project="imix", name=folder.name, dir=str(folder), config=config, resume="allow")
+        import wandb
+
+        key = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]  # the same when the run is resumed
+        self.run = wandb.init(project="imix", id=key, name=folder.name, dir=str(folder), config=config, resume="allow")
 
     def write(self, record: dict[str, Any]) -> None:
         """Log the record at its step."""

@@ -7,6 +7,7 @@ never stopped. With many ranks each takes its rows of the same global batch.
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -72,12 +73,17 @@ def train(
     optimizer = make_optimizer(learner, settings)
     epoch, step, losses = 0, 0, list[Tensor]()
     if state is not None:
-        learner.load_state_dict(state["learner"])
-        optimizer.load_state_dict(state["optimizer"])
+        try:
+            learner.load_state_dict(state["learner"])
+            optimizer.load_state_dict(state["optimizer"])
+        except (RuntimeError, ValueError) as error:
+            raise InputError(f"the checkpoint is of another encoder: {str(error).splitlines()[-1].strip()}") from error
         epoch, step, losses = state["epoch"], state["step"], list(state["losses"].to(device))
     objective: nn.Module = Objective(learner, augment, InputMix(settings.input_mix) if settings.input_mix else None)
     if world > 1:
-        objective = DistributedDataParallel(objective, broadcast_buffers=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # its new name is not known to older torch
+            objective = DistributedDataParallel(objective, broadcast_buffers=False)
     compiling: AbstractContextManager[None] = nullcontext()
     if compiles(settings, device, steps):
         objective.compile()
@@ -85,12 +91,13 @@ def train(
         compiling = torch._dynamo.config.patch(suppress_errors=settings.compile is None)
     bf16 = uses_bf16(settings, device)
     peak = learning_rate(settings, batch_size, warmup_epochs(settings), 0, steps)
-    watch = Watch(learner.chance(batch_size), advice(peak, settings.temperature))
-    watch.checked_at = warmup_epochs(settings) * steps
+    total = settings.epochs * steps
+    watch = Watch(learner.chance(batch_size), advice(peak), total, after=warmup_epochs(settings) * steps)
 
     def save() -> None:
+        watch.finite([loss.item() for loss in losses], epoch * steps + step)
+        watch.weights(learner, epoch * steps + step)
         if rank == 0 and checkpoint_path is not None:
-            watch.finite([loss.item() for loss in losses], epoch * steps + step)
             checkpoint.save(
                 checkpoint_path,
                 {
@@ -103,6 +110,7 @@ def train(
             )
 
     saved = recorded = time.monotonic()
+    steps_since = 0
     with own_randomness(device), compiling, _stop_asked(checkpoint_path is not None) as stop_asked:
         while epoch < settings.epochs:
             order = epoch_order(settings.seed, epoch, len(source))
@@ -119,7 +127,7 @@ def train(
                 optimizer.zero_grad()
                 learner.update()
                 losses.append(loss.detach())
-                step += 1
+                step, steps_since = step + 1, steps_since + 1
                 done = epoch * steps + step
 
                 if step == steps or done % RECORD_EVERY == 0:
@@ -131,19 +139,17 @@ def train(
                         "epoch": epoch + 1,
                         "loss": sum(values) / len(values),
                         "lr": optimizer.param_groups[0]["lr"],
-                        "views_per_second": learner.views * batch_size * len(values) / (now - recorded),
+                        "views_per_second": learner.views * batch_size * steps_since / (now - recorded),
                     }
                     log.write(record)
-                    losses, recorded = [], now
+                    losses, recorded, steps_since = [], now, 0
                     if watch.due(done):
                         watch.alive(done, record["loss"], learner.encode(batch))
                 if step == steps:
                     epoch, step = epoch + 1, 0
                 if (world == 1 or done % AGREE_EVERY == 0) and distributed.any_rank(stop_asked()):
                     save()
-                    raise Interrupted(
-                        f"stopped at step {done} of {settings.epochs * steps}; --resume goes on from here"
-                    )
+                    raise Interrupted(f"stopped at step {done} of {total}; the run can be resumed from there")
                 if time.monotonic() - saved > 60 * settings.checkpoint_minutes:
                     save()
                     saved = time.monotonic()
@@ -180,8 +186,10 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise InputError(f"unknown device {name!r}; choose auto, cpu, cuda or cuda:N") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device {name!r} was asked for, but torch sees no GPU here")
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"unknown device {name!r}; choose auto, cpu, cuda or cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"device {name!r} was asked for, but torch sees {torch.cuda.device_count()} GPUs here")
     return device
 
 

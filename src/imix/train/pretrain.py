@@ -22,11 +22,11 @@ from imix.run import Run, assemble, clear, read_config, save_encoder
 from imix.settings import Settings
 from imix.train import checkpoint
 from imix.train.build import make_augment, make_method
-from imix.train.log import Lines, Log, Progress, Sink, TensorBoard, WandB
+from imix.train.log import Lines, Log, Progress, Sink, TensorBoard, WandB, check_extras
 from imix.train.loop import global_batch_size, pick_device, train, uses_bf16
 from imix.train.randomness import BEFORE_TRAINING, own_randomness, seed_all
 
-# What may differ when a run is resumed: nothing that changes a number.
+# What may differ when a run is resumed: where it runs and what it tells.
 FREE_ON_RESUME = ("device", "checkpoint_minutes", "tensorboard", "wandb")
 
 
@@ -45,8 +45,9 @@ def pretrain(
     """Learn an encoder from data, and keep everything in the folder `out` if one is given.
 
     `data` is a name, a path, arrays or tensors (N, ...), or a `Source`; labels are optional, except for the supervised
-    methods. `encoder` is a module of your own, (N, ...) to (N, F); `augment` a function of your own from a batch to a
-    view of it, with one draw per sample.
+    methods. Images are (N, C, H, W), sequences (N, C, L). `encoder` is a module of your own, (N, ...) to (N, F), which
+    is trained in place; `augment` a function of your own from a batch to a view of it, with one draw per sample and
+    every draw from torch, whose generators the run seeds.
 
     >>> run = pretrain(torch.randn(64, 10), Settings(epochs=2, batch_size=32), progress=False)
     >>> run.encoder(torch.randn(5, 10)).shape
@@ -55,8 +56,11 @@ def pretrain(
     joined = distributed.start()
     try:
         folder = None if out is None else Path(out)
+        check_extras(settings.tensorboard, settings.wandb)
         if folder is not None:
             _check_folder(folder, resume, overwrite)
+        elif settings.tensorboard or settings.wandb:
+            raise InputError("tensorboard and wandb need a run folder; give out=...")
         return _pretrain(load(data, labels), settings, folder, encoder, augment, overwrite, progress)
     finally:
         if joined:
@@ -82,7 +86,7 @@ def _pretrain(
     }
     config = {
         "settings": asdict(settings),
-        "data": {"name": data.name, "samples": len(data.train), "shape": shape},
+        "data": {"name": data.name, "samples": len(data.train), "shape": shape, "ranks": distributed.world_size()},
         "architecture": architecture,
         "versions": {
             "imix": imix.__version__,
@@ -120,13 +124,15 @@ def _pretrain(
     whole.eval()
     if folder is not None and distributed.rank() == 0:
         save_encoder(folder / "encoder.safetensors", whole, architecture)
+    distributed.wait()
     return Run(whole, config, log.records, folder)
 
 
 def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
     """Refuse a folder that holds something else than a run, or a run that was not to be touched."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"--out {str(folder)!r} is a file; give a folder")
+    for place in (folder, *folder.parents):
+        if place.exists() and not place.is_dir():
+            raise InputError(f"cannot make a run folder {str(folder)!r}: {str(place)!r} is a file; give a folder")
     taken = folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir())
     if taken:
         read_config(folder)
@@ -170,10 +176,7 @@ def _open_log(
         lines = Lines(folder / "metrics.jsonl", up_to_step=done)
         records = list(lines.records)
         sinks.append(lines)
-    if settings.tensorboard or settings.wandb:
-        if folder is None:
-            raise InputError("tensorboard and wandb need a run folder; give out=...")
-        sinks += [TensorBoard(folder)] if settings.tensorboard else []
+        sinks += [TensorBoard(folder, done)] if settings.tensorboard else []
         sinks += [WandB(folder, config)] if settings.wandb else []
     if progress:
         sinks.append(Progress(settings.epochs * steps, done))
@@ -182,13 +185,11 @@ def _open_log(
 
 def _standardised(source: Source, whole: nn.Sequential, device: torch.device) -> Source:
     """The training data as the encoder sees it, on the device if it fits there."""
-    if isinstance(source, Tensors):
-        if isinstance(whole[0], Standardise):
-            source = Tensors(whole[0].fit(source)(source.inputs), source.labels)
-        if device.type == "cuda" and source.nbytes() > torch.cuda.mem_get_info(device)[0] // 2:
-            return source
+    if isinstance(whole[0], Standardise) and isinstance(source, Tensors):
+        source = Tensors(whole[0].fit(source)(source.inputs), source.labels)
     whole.to(device)
-    return source.to(device)
+    fits = device.type != "cuda" or source.nbytes() < torch.cuda.mem_get_info(device)[0] // 2
+    return source.to(device) if fits else source
 
 
 def _width(encoder: nn.Module, source: Source) -> int:
@@ -206,7 +207,7 @@ def _width(encoder: nn.Module, source: Source) -> int:
 
 def _try_mixing(learner: Method, source: Source) -> None:
     """Let an operator that cannot mix this data say so before anything is written."""
-    with own_randomness(torch.device("cpu")):
+    with own_randomness(fields(source.sample(1))[0].device):
         learner.mix(source.sample(2))
 
 
@@ -219,7 +220,8 @@ def _headline(
     weights = sum(parameter.numel() for parameter in learner.encoder.parameters())
     precision = "bf16" if uses_bf16(settings, device) else "fp32"
     return (
-        f"{settings.method}{mix} on {data.name}: {len(data.train):,} samples, "
+        f"{settings.method}{mix} on {data.name}: {len(data.train):,} samples of "
+        f"{data.train.shape or 'several fields'}, "
         f"effective batch {batch_size} = {world} rank(s) x {batch_size // world}, "
         f"{settings.epochs} epochs x {steps} steps, "
         f"encoder {settings.encoder} ({weights / 1e6:.2f} M weights, {learner.width} features), {device}, {precision}"

@@ -23,7 +23,7 @@ def epoch_order(seed: int, epoch: int, n: int) -> Tensor:
 @contextmanager
 def own_randomness(device: torch.device) -> Iterator[None]:
     """Leave the caller's random numbers as they were."""
-    devices = [device] if device.type == "cuda" else []
+    devices = range(torch.cuda.device_count()) if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         yield
 

@@ -3,23 +3,25 @@
 import math
 
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from imix.errors import TrainingError
 
 PATIENCE = 3  # checks in a row that must agree before a run is stopped
-EVERY = 100  # steps between checks, at least
+EVERY = 100  # steps between checks, or a tenth of a shorter run, but never fewer than FEWEST
+FEWEST = 10
 CLOSE = 1e-3  # how near to chance (relative) a loss, and how near to 0 a spread, counts as collapse
 
 
 class Watch:
     """Stops a run that learns nothing, and says why."""
 
-    def __init__(self, chance: float | None, advice: str) -> None:
+    def __init__(self, chance: float | None, advice: str, total_steps: int, after: int = 0) -> None:
         self.chance = chance
         self.advice = advice
+        self.every = max(FEWEST, min(EVERY, total_steps // 10))
         self.at_chance = self.without_spread = 0
-        self.checked_at = 0
+        self.checked_at = after
 
     def finite(self, losses: list[float], last_step: int) -> None:
         """Raise if one of these losses, those up to `last_step`, is NaN or infinite."""
@@ -30,16 +32,25 @@ class Watch:
                     f"encoder that overflows in low precision. {self.advice}"
                 )
 
+    def weights(self, learner: nn.Module, step: int) -> None:
+        """Raise if a weight is NaN or infinite."""
+        broken = [name for name, weight in learner.named_parameters() if not weight.isfinite().all()]
+        if broken:
+            raise TrainingError(
+                f"the weights {broken[0]} and {len(broken) - 1} more are not finite after step {step}. {self.advice}"
+            )
+
     def due(self, step: int) -> bool:
         """Whether it is time for `alive`."""
-        return step - self.checked_at >= EVERY
+        return step - self.checked_at >= self.every
 
     def alive(self, step: int, loss: float, features: Tensor) -> None:
         """Raise if the loss stands at chance, or all features point the same way, for some checks in a row."""
         self.checked_at = step
         stuck = self.chance is not None and abs(loss - self.chance) < CLOSE * self.chance
         self.at_chance = self.at_chance + 1 if stuck else 0
-        spread = 1 - F.normalize(features.float(), dim=1).mean(0).norm().square()
+        directions = F.normalize(features.float(), dim=1)
+        spread = directions.square().sum(1).mean() - directions.mean(0).square().sum()
         flat = bool(spread.clamp(min=0).sqrt() < CLOSE)
         self.without_spread = self.without_spread + 1 if flat else 0
         if self.at_chance >= PATIENCE:
@@ -53,9 +64,9 @@ class Watch:
             )
 
 
-def advice(learning_rate: float, temperature: float) -> str:
+def advice(learning_rate: float) -> str:
     """What a user can do about it."""
     return (
-        f"Try a lower --lr (the rate peaks at {learning_rate:g}), a longer --warmup, or another --temperature "
-        f"(now {temperature:g})"
+        f"Try a lower --lr (the rate peaks at {learning_rate:g}), a longer --warmup or another --temperature, and see "
+        "that the samples are not all alike"
     )
