@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -21,6 +22,7 @@ from imix.train import checkpoint
 from imix.train.build import make_method
 from imix.train.log import Log
 from imix.train.loop import Objective, global_batch_size
+from imix.train.randomness import BEFORE_TRAINING, epoch_order, seed_all
 from imix.train.schedule import learning_rate
 from imix.train.watch import EVERY, PATIENCE, Watch
 
@@ -412,9 +414,19 @@ def test_collapse_is_detected_and_explained(table):
 
 
 def test_weights_that_are_not_finite_are_never_a_result(table, tmp_path):
-    settings = replace(SMALL, epochs=1, batch_size=64, lr=1e40, warmup=0)
-    with pytest.raises(TrainingError, match=r"weights .* not finite|loss became"):
-        imix.pretrain(table[0], settings, out=tmp_path / "run", progress=False)
+    class BreaksBackward(nn.Module):
+        width = 4
+
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(6, 4)
+
+        def forward(self, x):
+            return self.layer(x) + (0 * self.layer.weight.sum()).sqrt()  # finite, but with an infinite derivative
+
+    settings = replace(SMALL, epochs=1, batch_size=64, warmup=0)
+    with pytest.raises(TrainingError, match=r"the weights encoder\.layer\.weight .* not finite after step 1"):
+        imix.pretrain(table[0], settings, encoder=BreaksBackward(), out=tmp_path / "run", progress=False)
     assert {path.name for path in (tmp_path / "run").iterdir()} <= {"config.json", "metrics.jsonl"}
 
 
@@ -504,3 +516,35 @@ def test_a_log_without_sinks_remembers():
 def test_settings_that_cannot_be_are_refused_by_name(changes, message):
     with pytest.raises(InputError, match=message):
         Settings(**changes)
+
+
+# --- one definition --------------------------------------------------------------------------------------------------
+
+
+def test_every_face_trains_the_same_encoder(table, tmp_path):
+    """Python, the command line, scikit-learn and a loop of one's own around the method: the same weights."""
+    np.save(tmp_path / "x.npy", table[0].numpy())
+    settings = replace(SMALL, seed=int(np.random.RandomState(5).randint(2**31 - 1)))
+    run = imix.pretrain(table[0], settings, progress=False)
+    flags = ["--epochs", 3, "--batch-size", 16, "--encoder", "mlp:16-16", "--device", "cpu", "--seed", settings.seed]
+    process = cli("pretrain", tmp_path / "x.npy", "--out", tmp_path / "run", *flags, "--queue", 40)
+    said = process.communicate()
+    assert process.returncode == 0, said
+    estimator = imix.IMixTransformer(epochs=3, batch_size=16, encoder="mlp:16-16", device="cpu", random_state=5)
+    estimator.fit(table[0].numpy())
+    assert_same_weights(weights(run), imix.load_encoder(tmp_path / "run").state_dict())
+    assert_same_weights(weights(run), estimator.encoder_.state_dict())
+
+    standard = run.encoder[0](table[0])
+    seed_all(settings.seed, BEFORE_TRAINING)
+    learner = imix.NPair(imix.encoders.build("mlp:16-16", (6,)), mix=imix.MixUp())
+    optimizer = torch.optim.SGD(learner.parameters(), lr=0, momentum=0.9, weight_decay=1e-4)
+    for epoch in range(3):
+        for step, rows in enumerate(epoch_order(settings.seed, epoch, 70)[:64].split(16)):
+            seed_all(settings.seed, epoch, step, 0)
+            optimizer.param_groups[0]["lr"] = learning_rate(settings, 16, epoch, step, 4)
+            learner(standard[rows], standard[rows]).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            learner.update()
+    assert_same_weights(run.encoder[-1].state_dict(), learner.encoder.state_dict())
