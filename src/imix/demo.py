@@ -41,7 +41,7 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[Arm]:
         raise InputError(f"--out {str(out)!r} is a file; give a folder")
     started = time.monotonic()
     arms = [replace(settings, epochs=epochs or settings.epochs) for settings in ARMS.values()]
-    print("digits, no augmentation: N-pair without and with i-Mix, about a minute on two cores", flush=True)
+    print("digits, no augmentation: N-pair without and with i-Mix, a minute or two on two cores", flush=True)
     digits = load("digits")
     compared = []
     for name, settings in zip(ARMS, arms, strict=True):
