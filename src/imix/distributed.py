@@ -139,7 +139,7 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
         return module
 
     def _check_input_dim(self, input: Tensor) -> None:
-        pass  # any rank from (N, C) on
+        """Any rank from (N, C) on."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise (N, C, ...) over all samples of all ranks while training; as usual otherwise."""
