@@ -25,8 +25,8 @@ ARMS = {
 UNTRAINED = replace(PLAIN, epochs=1, lr=1e-12)  # random weights with batch statistics of the data
 NOTE = (
     "The settings, the same for both, were chosen with an eye on these test images, and digits are easy: a linear "
-    "classifier does well on the pixels alone. What counts is the difference that i-Mix makes to a network that without "
-    "it learns next to nothing."
+    "classifier does well on the pixels alone. What counts is the difference that i-Mix makes to a network that "
+    "without it learns next to nothing."
 )
 
 
