@@ -48,7 +48,7 @@ def read_config(path: Path) -> dict[str, Any]:
         raise InputError(f"no run folder {str(path)!r}")
     try:
         config = json.loads((path / "config.json").read_text())
-        config["settings"], config["data"], config["architecture"]
+        config["settings"], config["data"], config["architecture"], config["machine"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{str(path)!r} is not a run folder: it has no config.json of imix") from error
     return config

@@ -86,7 +86,8 @@ def _pretrain(
     }
     config = {
         "settings": asdict(settings),
-        "data": {"name": data.name, "samples": len(data.train), "shape": shape, "ranks": distributed.world_size()},
+        "data": {"name": data.name, "samples": len(data.train), "shape": shape},
+        "machine": {"ranks": distributed.world_size()},
         "architecture": architecture,
         "versions": {
             "imix": imix.__version__,
@@ -153,7 +154,7 @@ def _open_folder(folder: Path, config: dict[str, Any], overwrite: bool) -> dict[
     distributed.wait()
     if (folder / "config.json").exists():
         before = read_config(folder)
-        for part in ("settings", "data", "architecture"):
+        for part in ("settings", "data", "architecture", "machine"):
             for name, value in config[part].items():
                 was = before[part].get(name)
                 value = list(value) if isinstance(value, tuple) else value
