@@ -1,5 +1,7 @@
 """Data at the border: names, files, arrays, labels, and what is wrong with them."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -110,6 +112,11 @@ def test_unusual_but_sound_arrays_are_taken():
     for array in (x.astype(">f4"), x.astype(np.longdouble), np.asfortranarray(x), fixed, x.tolist()):
         assert torch.equal(load(array).train.inputs, expected)
     assert not load(expected.clone().requires_grad_()).train.inputs.requires_grad
+    bytes_ = np.full((2, 3), 255, np.uint8)
+    bytes_.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load(bytes_).train.inputs.eq(1).all()
 
 
 @pytest.mark.parametrize("scale", [1e25, 1e-25])

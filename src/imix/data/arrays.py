@@ -71,8 +71,8 @@ def _tensors(inputs: Any) -> Batch:
         raise InputError(f"samples must be numbers; got an array of {array.dtype}")
     if array.dtype != np.uint8:
         with np.errstate(over="ignore"):  # what is too large for float32 is refused by name below
-            array = array.astype(np.float32, copy=not array.flags.writeable)
-    return torch.from_numpy(np.ascontiguousarray(array))
+            array = array.astype(np.float32, copy=False)
+    return torch.from_numpy(np.require(array, requirements=["C_CONTIGUOUS", "WRITEABLE"]))  # copied only if it is not
 
 
 def _samples(x: Tensor, name: str) -> Tensor:

@@ -36,7 +36,10 @@ AGREE_EVERY = 8  # steps between which ranks ask each other whether one was told
 
 
 class Objective(nn.Module):
-    """Views of a batch, mixed inputs where asked, and the method's loss: what is compiled as one step."""
+    """Views of a batch, mixed inputs where asked, and the method's loss: what is compiled as one step.
+
+    Labels go to a supervised method and to no other.
+    """
 
     def __init__(self, learner: Method, augment: Augment, input_mix: InputMix | None) -> None:
         super().__init__()
@@ -121,7 +124,7 @@ def train(
                     group["lr"] = learning_rate(settings, batch_size, epoch, step, steps)
                 batch = map_fields(lambda x: on_device(x, device), batch)
                 with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-                    loss = objective(batch, labels.to(device) if settings.supervised and labels is not None else None)
+                    loss = objective(batch, None if labels is None else labels.to(device))
                 loss.backward()
                 optimizer.step()
                 optimizer.zero_grad()

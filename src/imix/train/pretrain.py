@@ -208,8 +208,9 @@ def _width(encoder: nn.Module, source: Source) -> int:
 
 def _try_mixing(learner: Method, source: Source) -> None:
     """Let an operator that cannot mix this data say so before anything is written."""
-    with own_randomness(fields(source.sample(1))[0].device):
-        learner.mix(source.sample(2))
+    sample = source.sample(2)
+    with own_randomness(fields(sample)[0].device):
+        learner.mix(sample)
 
 
 def _headline(
