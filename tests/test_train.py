@@ -81,7 +81,7 @@ def test_step_schedule_decays_at_its_milestones():
 
 def test_weight_decay_reaches_every_parameter(table):
     learner = imix.NPair(imix.encoders.build("mlp:16-16", (6,)))
-    optimizer = imix.train.loop.make_optimizer(learner, SMALL)
+    optimizer = imix.train.loop.make_optimizer(learner, SMALL, torch.device("cpu"))
     decayed = [p for group in optimizer.param_groups if group["weight_decay"] == 1e-4 for p in group["params"]]
     assert len(decayed) == len(list(learner.parameters()))
 

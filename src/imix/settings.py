@@ -69,6 +69,8 @@ class Settings:
     """auto is bf16 autocast on a GPU that has it, fp32 elsewhere."""
     compile: bool | None = None
     """torch.compile the step; by default on a GPU where the run is long enough to gain from it."""
+    cuda_graph: bool | None = None
+    """Record a step and replay it, on one GPU; by default where encoder and augmentation are imix's own."""
     sync_bn: bool = True
     """With many ranks: batch statistics over all of them (else per rank, with shuffle-BN for moco and byol)."""
     checkpoint_minutes: float = 5.0

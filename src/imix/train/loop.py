@@ -27,8 +27,9 @@ from imix.mix import InputMix
 from imix.settings import Settings
 from imix.train import checkpoint
 from imix.train.log import Log
-from imix.train.randomness import epoch_order, own_randomness, seed_all
+from imix.train.randomness import epoch_order, own_randomness
 from imix.train.schedule import learning_rate, warmup_epochs
+from imix.train.step import Step
 from imix.train.watch import Watch, advice
 
 RECORD_EVERY = 50  # steps; and at the end of each epoch
@@ -63,8 +64,9 @@ def train(
     device: torch.device,
     checkpoint_path: Path | None = None,
     state: dict[str, Any] | None = None,
+    recorded: bool = False,
 ) -> None:
-    """Train `learner` in place, from the beginning or from a checkpoint's `state`."""
+    """Train `learner` in place, from the beginning or from a checkpoint's `state`; see `Step` for `recorded`."""
     world, rank = distributed.world_size(), distributed.rank()
     batch_size = global_batch_size(settings, len(source))
     share = batch_size // world
@@ -73,15 +75,14 @@ def train(
     learner.to(device).train()
     if world > 1 and settings.sync_bn:
         distributed.SyncBatchNorm.convert(learner)
-    optimizer = make_optimizer(learner, settings)
     epoch, step, losses = 0, 0, list[Tensor]()
-    if state is not None:
-        try:
+    try:
+        if state is not None:
             learner.load_state_dict(state["learner"])
-            optimizer.load_state_dict(state["optimizer"])
-        except (RuntimeError, ValueError) as error:
-            raise InputError(f"the checkpoint is of another encoder: {str(error).splitlines()[-1].strip()}") from error
-        epoch, step, losses = state["epoch"], state["step"], list(state["losses"].to(device))
+            epoch, step, losses = state["epoch"], state["step"], list(state["losses"].to(device))
+        optimizer = make_optimizer(learner, settings, device, None if state is None else state["optimizer"])
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"the checkpoint is of another encoder: {str(error).splitlines()[-1].strip()}") from error
     objective: nn.Module = Objective(learner, augment, InputMix(settings.input_mix) if settings.input_mix else None)
     if world > 1:
         with warnings.catch_warnings():
@@ -92,7 +93,7 @@ def train(
         objective.compile()
         # Unasked it may only ever help: where it fails, the step runs as it is.
         compiling = torch._dynamo.config.patch(suppress_errors=settings.compile is None)
-    bf16 = uses_bf16(settings, device)
+    take_step = Step(objective, learner, optimizer, device, uses_bf16(settings, device), recorded)
     peak = learning_rate(settings, batch_size, warmup_epochs(settings), 0, steps)
     total = settings.epochs * steps
     watch = Watch(learner.chance(batch_size), advice(peak), total, after=warmup_epochs(settings) * steps)
@@ -112,24 +113,17 @@ def train(
                 },
             )
 
-    saved = recorded = time.monotonic()
+    saved = last_record = time.monotonic()
     steps_since = 0
     with own_randomness(device), compiling, _stop_asked(checkpoint_path is not None) as stop_asked:
         while epoch < settings.epochs:
             order = epoch_order(settings.seed, epoch, len(source))
             own = order[: steps * batch_size].view(steps, world, share)[step:, rank]
             for batch, labels in source.batches(own):
-                seed_all(settings.seed, epoch, step, rank)
-                for group in optimizer.param_groups:
-                    group["lr"] = learning_rate(settings, batch_size, epoch, step, steps)
+                lr = learning_rate(settings, batch_size, epoch, step, steps)
                 batch = map_fields(lambda x: on_device(x, device), batch)
-                with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-                    loss = objective(batch, None if labels is None else labels.to(device))
-                loss.backward()
-                optimizer.step()
-                optimizer.zero_grad()
-                learner.update()
-                losses.append(loss.detach())
+                labels = labels.to(device) if labels is not None and learner.supervised else None
+                losses.append(take_step(batch, labels, lr, (settings.seed, epoch, step, rank)))
                 step, steps_since = step + 1, steps_since + 1
                 done = epoch * steps + step
 
@@ -141,11 +135,11 @@ def train(
                         "step": done,
                         "epoch": epoch + 1,
                         "loss": sum(values) / len(values),
-                        "lr": optimizer.param_groups[0]["lr"],
-                        "views_per_second": learner.views * batch_size * steps_since / (now - recorded),
+                        "lr": lr,
+                        "views_per_second": learner.views * batch_size * steps_since / (now - last_record),
                     }
                     log.write(record)
-                    losses, recorded, steps_since = [], now, 0
+                    losses, last_record, steps_since = [], now, 0
                     if watch.due(done):
                         watch.alive(done, record["loss"], learner.encode(batch))
                 if step == steps:
@@ -173,12 +167,22 @@ def global_batch_size(settings: Settings, n: int) -> int:
     return batch_size
 
 
-def make_optimizer(learner: Method, settings: Settings) -> torch.optim.Optimizer:
-    """SGD or AdamW over everything that learns; the loop sets the rate."""
+def make_optimizer(
+    learner: Method, settings: Settings, device: torch.device, state: dict[str, Any] | None = None
+) -> torch.optim.Optimizer:
+    """SGD or AdamW over everything that learns, as new or in that state; each step sets the rate."""
     parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
+    optimizer: torch.optim.Optimizer
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(parameters, lr=0.0, momentum=0.9, weight_decay=settings.weight_decay)
-    return torch.optim.AdamW(parameters, lr=0.0, weight_decay=settings.weight_decay)
+        optimizer = torch.optim.SGD(parameters, lr=0.0, momentum=0.9, weight_decay=settings.weight_decay)
+    else:
+        optimizer = torch.optim.AdamW(parameters, lr=0.0, weight_decay=settings.weight_decay)
+    for group in optimizer.param_groups if state is None else state["param_groups"]:
+        # Whatever the device was before; a recorded step cannot ask the host.
+        group |= {name: device.type == "cuda" for name in ("fused", "capturable") if name in optimizer.defaults}
+    if state is not None:
+        optimizer.load_state_dict(state)
+    return optimizer
 
 
 def pick_device(name: str) -> torch.device:
@@ -204,10 +208,17 @@ def uses_bf16(settings: Settings, device: torch.device) -> bool:
 
 
 def compiles(settings: Settings, device: torch.device, steps: int) -> bool:
-    """Whether the step is compiled: as set, or on a GPU for runs of more than 2,000 steps."""
+    """Whether the step is compiled: as set, or on a GPU for runs of more than 20,000 steps."""
     if settings.compile is None:
-        return device.type == "cuda" and steps * settings.epochs > 2000
+        return device.type == "cuda" and steps * settings.epochs > 20_000
     return settings.compile
+
+
+def records(settings: Settings, device: torch.device, ours: bool) -> bool:
+    """Whether steps are recorded as a CUDA graph: as set, or where encoder and augmentation are `ours`."""
+    if device.type != "cuda" or distributed.world_size() > 1:
+        return False
+    return ours if settings.cuda_graph is None else settings.cuda_graph
 
 
 def on_device(x: Tensor, device: torch.device) -> Tensor:

@@ -23,7 +23,7 @@ from imix.settings import Settings
 from imix.train import checkpoint
 from imix.train.build import make_augment, make_method
 from imix.train.log import Lines, Log, Progress, Sink, TensorBoard, WandB, check_extras
-from imix.train.loop import global_batch_size, pick_device, train, uses_bf16
+from imix.train.loop import global_batch_size, pick_device, records, train, uses_bf16
 from imix.train.randomness import BEFORE_TRAINING, own_randomness, seed_all
 
 # What may differ when a run is resumed: where it runs and what it tells.
@@ -119,6 +119,7 @@ def _pretrain(
             device,
             folder / "checkpoint.pt" if folder else None,
             state,
+            records(settings, device, ours=encoder is None and augment is None),
         )
     finally:
         log.close()
