@@ -63,7 +63,7 @@ def test_flags_of_the_command_are_the_settings(run_cli, tmp_path):
         (["pretrain", "digits", "--device", "cuda:7", "--out", "run"], "cuda:7|GPU"),
         (["pretrain", "table.npy", "--mix", "cutmix", "--out", "run"], r"\(N, F\) use MixUp"),
         (["pretrain", "table.npy", "--method", "supclr", "--out", "run"], "needs labels"),
-        (["pretrain", "nan.npy", "--out", "run"], r"nan\.npy has 1 values that are NaN.* at \[0, 1\]"),
+        (["pretrain", "inf.npy", "--out", "run"], r"inf\.npy has 1 values that are NaN.* at \[0, 1\]"),
         (["pretrain", "short.npz", "--out", "run"], r"short\.npz.* need labels of shape \(4,\); got \(3,\)"),
         (["pretrain", "digits", "--out", "table.npy"], "is a file; give a folder"),
         (["pretrain", "digits", "--out", "table.npy/run"], "is a file; give a folder"),
@@ -82,7 +82,7 @@ def test_flags_of_the_command_are_the_settings(run_cli, tmp_path):
 def test_bad_input_is_one_line_on_stderr_and_exit_code_2(run_cli, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     np.save("table.npy", np.ones((8, 3)))
-    np.save("nan.npy", np.array([[0.0, np.nan], [1.0, 2.0]]))
+    np.save("inf.npy", np.array([[0.0, np.inf], [1.0, 2.0]]))
     np.savez("short.npz", x=np.ones((4, 2)), y=np.ones(3))
     before = sorted(path.name for path in tmp_path.iterdir())
     code, out, err = run_cli(*arguments)

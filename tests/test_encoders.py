@@ -97,26 +97,26 @@ def test_mlp_with_the_papers_column_groups():
 
 def test_each_column_group_has_a_linear_layer_of_its_own():
     torch.manual_seed(0)
-    embedding = ColumnEmbedding((3, 1, 2), width=5)
-    x = torch.randn(4, 6)
-    expected = torch.empty(4, 15)
+    embedding = ColumnEmbedding((3, 1, 70))
+    x = torch.randn(4, 74)
+    expected = torch.empty(4, 64 + 64 + 70)
     for row in range(4):
-        for group, (start, stop) in enumerate([(0, 3), (3, 4), (4, 6)]):
+        for group, (start, stop) in enumerate([(0, 3), (3, 4), (4, 74)]):
             layer = embedding.embeddings[group]
-            for unit in range(5):
+            for unit in range(len(layer.weight)):
                 value = sum(layer.weight[unit, c - start] * x[row, c] for c in range(start, stop)) + layer.bias[unit]
-                expected[row, 5 * group + unit] = value.detach()
+                expected[row, 64 * group + unit] = value.detach()
     assert_close(embedding(x).detach(), expected)
 
 
 def test_columns_reach_their_own_group_only():
-    embedding = ColumnEmbedding((2, 3), width=4)
+    embedding = ColumnEmbedding((2, 3))
     x = torch.randn(1, 5)
     moved = x.clone()
     moved[0, 3] += 1
     same = embedding(x)[0] == embedding(moved)[0]
-    assert same[:4].all()
-    assert not same[4:].any()
+    assert same[:64].all()
+    assert not same[64:].any()
 
 
 def test_last_width_must_be_a_multiple_of_maxout():

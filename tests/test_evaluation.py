@@ -1,7 +1,7 @@
 """Protocols against plain versions of themselves, the untouched encoder, run folders and vectors."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import polars
@@ -182,7 +182,9 @@ def test_a_run_folder_holds_all_that_is_needed(run):
     assert {"config.json", "metrics.jsonl", "checkpoint.pt", "encoder.safetensors"} <= names
     config = json.loads((run.path / "config.json").read_text())
     assert config["settings"]["method"] == "npair"
-    assert config["data"] == {"name": "digits", "samples": 1297, "shape": [1, 8, 8]}
+    reading = asdict(imix.Reading())
+    expected = {"name": "digits", "samples": 1297, "shape": [1, 8, 8], "reading": reading, "table": None}
+    assert config["data"] == expected
 
 
 def test_load_encoder_gives_the_same_features_from_a_folder_or_the_file_alone(run, tmp_path):

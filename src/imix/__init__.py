@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from imix.errors import InputError, Interrupted, TrainingError
-from imix.settings import Settings
+from imix.settings import Reading, Settings
 
 if TYPE_CHECKING:
     from imix import augment, data, encoders, losses, methods
@@ -41,6 +41,7 @@ __all__ = [
     "MixUp",
     "MoCo",
     "NPair",
+    "Reading",
     "Run",
     "Settings",
     "SimCLR",

@@ -13,7 +13,7 @@ import tyro
 
 import imix
 from imix.errors import InputError, Interrupted, TrainingError
-from imix.settings import Settings
+from imix.settings import Reading, Settings
 
 BAD_INPUT, FAILED, RESUME_ME = 2, 1, 75  # exit codes; 75 is EX_TEMPFAIL: run the command again with --resume
 
@@ -24,6 +24,7 @@ RunFolder = Annotated[Path, tyro.conf.Positional]
 def pretrain(
     data: Data,
     settings: tyro.conf.OmitArgPrefixes[Settings],
+    reading: tyro.conf.OmitArgPrefixes[Reading],
     out: Path,
     resume: bool = False,
     overwrite: bool = False,
@@ -31,15 +32,17 @@ def pretrain(
     """Learn an encoder from data; labels are not needed.
 
     Args:
-        data: A name (digits) or a file (.npy: samples; .npz: x, and y, x_test, y_test if you like).
-        settings: How.
+        data: A name (digits, covtype, higgs100k, higgs1m) or a file: a table (.csv, .parquet), or arrays
+            (.npy: samples; .npz: x, and y, x_test, y_test if you like).
+        settings: How to train.
+        reading: How to read the data.
         out: Folder for the run.
         resume: Go on with the run in that folder, if there is one.
         overwrite: Replace the run in that folder.
     """
     from imix.train.pretrain import pretrain as start
 
-    run = start(data, settings, out=out, resume=resume, overwrite=overwrite)
+    run = start(data, settings, reading, out=out, resume=resume, overwrite=overwrite)
     if os.environ.get("RANK", "0") == "0":
         print(f"encoder written to {run.path}/encoder.safetensors")
 
@@ -48,6 +51,9 @@ def evaluate(
     run: RunFolder,
     data: str | None = None,
     protocol: Literal["linear", "knn", "pinv"] = "linear",
+    label: str | None = None,
+    test: str | None = None,
+    data_dir: str | None = None,
     device: str = "auto",
     seed: int = 0,
 ) -> None:
@@ -57,26 +63,38 @@ def evaluate(
         run: Run folder.
         data: Name or file; what the run was trained on unless given.
         protocol: linear as in the paper, knn by cosine, or pinv.
+        label: Column of a table that holds the classes; what the run was told unless given.
+        test: A second file, with the test samples.
+        data_dir: Folder with the files of a named data set.
         device: auto, cpu, cuda or cuda:N.
         seed: Of the classifier and of what is held out.
     """
     from imix.evaluation import evaluate as start
 
-    print(start(run, data, protocol, device=device, seed=seed))
+    print(start(run, data, protocol, label=label, test=test, data_dir=data_dir, device=device, seed=seed))
 
 
-def embed(run: RunFolder, data: Data, out: Path, device: str = "auto") -> None:
+def embed(
+    run: RunFolder,
+    data: Data,
+    out: Path,
+    columns: dict[str, str] | None = None,
+    data_dir: str | None = None,
+    device: str = "auto",
+) -> None:
     """Features of every sample, to a file.
 
     Args:
         run: Run folder.
         data: Name or file.
         out: A .parquet, .npy or .csv file.
+        columns: Columns of a table that the run has not seen and that are to be left out (NAME drop).
+        data_dir: Folder with the files of a named data set.
         device: auto, cpu, cuda or cuda:N.
     """
     from imix.evaluation import embed as start
 
-    vectors = start(run, data, out, device=device)
+    vectors = start(run, data, out, columns=columns, data_dir=data_dir, device=device)
     print(f"{len(vectors):,} vectors of {vectors.shape[1]} features written to {out}")
 
 

@@ -1,6 +1,7 @@
 """The scikit-learn face: `IMixTransformer().fit(X).transform(X)`."""
 
 import copy
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -9,20 +10,24 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from imix.data import Tensors
-from imix.data.arrays import from_arrays
+from imix.data import Table, Tensors
+from imix.data.frame import Frame, as_frame, is_frame
 from imix.evaluation.features import Encoded
-from imix.settings import Settings
+from imix.settings import Reading, Settings
 from imix.train.pretrain import pretrain
 
 
 class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Features of a table, learned without labels by contrastive learning with i-Mix.
 
+    X is an array, whose columns are numbers, or a frame (pandas, polars, arrow), whose columns may be anything: what
+    they are is found out, unless `columns` says it ({"zip": "categorical"}). Values may be missing in both.
+
     Parameters have the names, meanings and defaults of `imix.Settings`, but for `random_state` (there: seed), and
     `epochs` and `batch_size`, which suit small tables. `y` is used by the methods supclr, supnpair and supervised only.
 
-    Attributes: `encoder_`, a torch module from rows to features; `history_`, records with the loss along the way.
+    Attributes: `table_`, how columns become numbers; `encoder_`, a torch module from those to features; `history_`,
+    records with the loss along the way.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -38,6 +43,9 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         alpha: float = 1.0,
         input_mix: int = 0,
         masking: float = 0.0,
+        resampling: float = 0.0,
+        augment_columns: Sequence[str] = (),
+        columns: Mapping[str, str] | None = None,
         encoder: str = "small",
         temperature: float = 0.2,
         epochs: int = 100,
@@ -54,6 +62,9 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.alpha = alpha
         self.input_mix = input_mix
         self.masking = masking
+        self.resampling = resampling
+        self.augment_columns = augment_columns
+        self.columns = columns
         self.encoder = encoder
         self.temperature = temperature
         self.epochs = epochs
@@ -67,11 +78,16 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from the rows of X, (N, F); returns self."""
-        parameters = {k: v for k, v in self.get_params().items() if k not in ("random_state", "verbose")}
+        others = ("random_state", "verbose", "columns")
+        parameters = {name: value for name, value in self.get_params().items() if name not in others}
+        parameters["augment_columns"] = tuple(self.augment_columns)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         settings = Settings(**parameters, seed=seed)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        run = pretrain(from_arrays(X, y if settings.supervised else None, "X"), settings, progress=self.verbose)
+        frame, _ = self._validated(X, reset=True)
+        reading = Reading(columns=dict(self.columns or {}))
+        run = pretrain(frame, settings, reading, labels=y if settings.supervised else None, progress=self.verbose)
+        assert run.table is not None  # frames are tables
+        self.table_: Table = run.table
         self.encoder_ = run.encoder.cpu()
         self.history_ = run.metrics
         self._n_features_out = self.encoder_[-1].width
@@ -80,16 +96,32 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def transform(self, X: Any) -> np.ndarray:
         """Features of the rows of X, (N, width), in the precision of X."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        frame, dtype = self._validated(X, reset=False)
         # In the precision of X, so that a row's features do not depend on the rows beside it.
-        rows = Tensors(torch.tensor(X))
-        encoder = copy.deepcopy(self.encoder_).to(rows.inputs.dtype)
+        rows = Tensors(torch.from_numpy(self.table_.encode(frame)).to(dtype))
+        encoder = copy.deepcopy(self.encoder_).to(dtype)
         features: np.ndarray = Encoded(encoder, rows, torch.device("cpu")).features().numpy()
         return features
+
+    def _validated(self, X: Any, reset: bool) -> tuple[Frame, torch.dtype]:
+        """X as a frame, after scikit-learn's own checks, and the precision of what comes out."""
+        if is_frame(X):
+            validate_data(self, X, skip_check_array=True, reset=reset)
+            return as_frame(X, "X"), torch.float32
+        array = validate_data(
+            self,
+            X,
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=2 if reset else 1,
+            ensure_all_finite="allow-nan",
+            reset=reset,
+        )
+        return as_frame(array, "X"), torch.float64 if array.dtype == np.float64 else torch.float32
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self.method in ("supclr", "supnpair", "supervised")
+        tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.non_deterministic = False
         return tags

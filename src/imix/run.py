@@ -1,6 +1,6 @@
 """A run folder, and the encoder in it.
 
-    config.json           what was run, on what, with which versions
+    config.json           what was run, on what, with which versions; how columns of a table become numbers
     metrics.jsonl         one record every few steps
     checkpoint.pt         everything needed to go on, atomically replaced
     encoder.safetensors   the result: standardisation and encoder, with their architecture in the header
@@ -12,7 +12,6 @@ Nothing is ever unpickled from it.
 import json
 import shutil
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,10 @@ from typing import Any
 from torch import nn
 
 from imix import encoders
+from imix.data import Table
 from imix.data.standardise import Standardise
 from imix.errors import InputError
+from imix.settings import Reading
 from imix.train.checkpoint import read_lines, write_atomically
 
 
@@ -33,6 +34,17 @@ class Run:
     config: dict[str, Any]
     metrics: list[dict[str, Any]] = field(default_factory=list)
     path: Path | None = None
+
+    @property
+    def reading(self) -> Reading:
+        """How the run's data was read."""
+        return Reading(**self.config["data"]["reading"])
+
+    @property
+    def table(self) -> Table | None:
+        """How the columns of the run's table became numbers, if it was one."""
+        table = self.config["data"]["table"]
+        return None if table is None else Table.from_json(table)
 
     @classmethod
     def load(cls, path: str | Path, encoder: nn.Module | None = None) -> "Run":
@@ -62,15 +74,14 @@ def clear(path: Path) -> None:
     shutil.rmtree(path / "tensorboard", ignore_errors=True)
 
 
-def assemble(
-    name: str, shape: Sequence[int] | None, standardise: bool, encoder: nn.Module | None = None
-) -> nn.Sequential:
+def assemble(architecture: dict[str, Any], encoder: nn.Module | None = None) -> nn.Sequential:
     """What a run makes: standardisation (or nothing) and the encoder, by name or as given."""
+    shape = architecture["shape"]
     if encoder is None:
         if shape is None:
             raise InputError("samples with several fields need an encoder of your own; give encoder=...")
-        encoder = encoders.build(name, shape)
-    first = Standardise(shape[0]) if standardise and shape else nn.Identity()
+        encoder = encoders.build(architecture["encoder"], shape, architecture["groups"])
+    first = Standardise(shape[0]) if architecture["standardise"] and shape else nn.Identity()
     return nn.Sequential(OrderedDict(standardise=first, encoder=encoder))
 
 
@@ -111,7 +122,7 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
         raise InputError(f"{str(path)!r} is not an encoder written by imix: {error}") from error
     if architecture["encoder"] == "custom" and encoder is None:
         raise InputError(f"{str(path)!r} holds weights of an encoder of your own; give that module as encoder=...")
-    whole = assemble(architecture["encoder"], architecture["shape"], architecture["standardise"], encoder)
+    whole = assemble(architecture, encoder)
     try:
         whole.load_state_dict(state)
     except RuntimeError as error:

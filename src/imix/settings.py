@@ -1,13 +1,17 @@
-"""Every choice of a pretraining run, in one place: the CLI's flags, the Python argument and config.json are this class.
+"""Every choice of a pretraining run: the CLI's flags, the Python arguments and config.json are these two classes.
 
 No torch here, so that `imix --help` is quick.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from imix.errors import InputError
+
+KINDS = ("numeric", "boolean", "categorical", "datetime", "drop")  # of a table's columns
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,11 @@ class Settings:
     input_mix: int = 0
     """How many auxiliary samples InputMix blends into each view; 0 for no InputMix."""
     masking: float = 0.0
-    """Each cell of each view is set to 0 with this probability."""
+    """Each cell of each view is set to 0 with this probability; a category as a whole."""
+    resampling: float = 0.0
+    """Each cell of each view gets, with this probability, the value of that column in another row of the batch."""
+    augment_columns: tuple[str, ...] = ()
+    """Columns that masking and resampling touch, by name or kind (numeric, categorical, ...); by default all."""
 
     encoder: str = "small"
     """small; mlp or mlp:256-256-1024 (widths); resnet18, 34, 50, 101 or 152 (:small or :standard chooses the stem)."""
@@ -41,8 +49,6 @@ class Settings:
     """K, the keys moco remembers."""
     momentum: float = 0.999
     """Of the key network of moco and byol."""
-    standardise: bool = True
-    """Bring each channel (each column of a table) to mean 0 and deviation 1 over the training data."""
 
     epochs: int = 200
     """Passes over the data."""
@@ -81,11 +87,9 @@ class Settings:
     """Log to Weights & Biases as well (extra: wandb)."""
 
     def __post_init__(self) -> None:
+        _check_choices(self)
         for name, kind in get_type_hints(type(self)).items():
-            value = getattr(self, name)
-            if (allowed := _choices(kind)) and value not in allowed:
-                raise InputError(f"unknown {name} {value!r}; choose from {', '.join(map(str, allowed))}")
-            object.__setattr__(self, name, _number(name, kind, value))
+            object.__setattr__(self, name, _number(name, kind, getattr(self, name)))
         for name in ("alpha", "temperature", "epochs", "batch_size", "dim", "queue"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be above 0; got {getattr(self, name)}")
@@ -93,7 +97,7 @@ class Settings:
             raise InputError(f"lr must be above 0; got {self.lr}")
         if self.warmup is not None and not 0 <= self.warmup < self.epochs:
             raise InputError(f"warmup must be at least 0 and less than epochs={self.epochs}; got {self.warmup}")
-        for name in ("masking", "momentum"):
+        for name in ("masking", "resampling", "momentum"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} must lie within 0 and 1; got {getattr(self, name)}")
         for name in ("input_mix", "weight_decay", "seed", "checkpoint_minutes"):
@@ -106,11 +110,44 @@ class Settings:
         return self.method in ("supclr", "supnpair", "supervised")
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How data is read: a run remembers it, and reads what comes later the same way."""
+
+    label: str | None = None
+    """Column of a table that holds the classes; no self-supervised method sees it."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Kinds of a table's columns (numeric, boolean, categorical, datetime, drop), where what is found out is not what
+    you want: NAME KIND NAME KIND ..."""
+    test: str | None = None
+    """A second file, with the test samples."""
+    standardise: Literal["train", "all", "none"] = "train"
+    """Bring each channel (each numeric column of a table) to mean 0 and deviation 1 over the training samples; over
+    training and test samples, as the paper's tabular experiments did; or not at all."""
+    data_dir: str | None = None
+    """Folder with the files of a named data set."""
+
+    def __post_init__(self) -> None:
+        _check_choices(self)
+        for name, kind in self.columns.items():
+            if kind not in KINDS:
+                raise InputError(f"unknown kind {kind!r} of column {name!r}; choose from {', '.join(KINDS)}")
+
+
+def _check_choices(given: Any) -> None:
+    for name, kind in get_type_hints(type(given)).items():
+        value = getattr(given, name)
+        if (allowed := _choices(kind)) and value not in allowed:
+            raise InputError(f"unknown {name} {value!r}; choose from {', '.join(map(str, allowed))}")
+
+
 def _choices(kind: Any) -> tuple[Any, ...]:
     """The values that a Literal, or a Literal or None, allows; none for other types."""
     if get_origin(kind) is Literal:
         return get_args(kind)
-    literals = [part for part in get_args(kind) if get_origin(part) is Literal]
+    literals = [
+        part for part in get_args(kind) if get_origin(kind) in (Union, UnionType) and get_origin(part) is Literal
+    ]
     return (*get_args(literals[0]), None) if literals else ()
 
 

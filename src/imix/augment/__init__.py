@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from imix.augment.tabular import Masking
+from imix.augment.tabular import Masking, Resampling
 from imix.batch import Batch
 
-__all__ = ["Augment", "Masking", "no_augment"]
+__all__ = ["Augment", "Masking", "Resampling", "no_augment"]
 
 Augment = Callable[[Batch], Batch]
 

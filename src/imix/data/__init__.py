@@ -1,22 +1,39 @@
-"""Data: names, files and arrays in; training and test samples out."""
+"""Data: names, files, frames and arrays in; training and test samples out."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from imix.batch import Batch
-from imix.data.arrays import from_arrays, read_npy, read_npz
+from torch import Tensor
+
+from imix.batch import Batch, size
+from imix.data.arrays import Parts, class_numbers, read_npy, read_npz, samples
+from imix.data.csv_file import SUFFIXES
 from imix.data.digits import digits
+from imix.data.frame import as_frame, has_gaps, is_frame
 from imix.data.source import Data, Source, Tensors
+from imix.data.table import Table
+from imix.data.tabular import encode_frames, encode_labels, read_frames
+from imix.data.uci import covtype, higgs1m, higgs100k
 from imix.errors import InputError
+from imix.settings import Reading
 
-__all__ = ["Data", "Source", "Tensors", "load"]
+__all__ = ["Data", "Source", "Table", "Tensors", "load"]
 
-NAMED = {"digits": digits}
-READERS = {".npy": read_npy, ".npz": read_npz}
+NAMED = {"digits": digits, "covtype": covtype, "higgs100k": higgs100k, "higgs1m": higgs1m}
+ARRAYS = {".npy": read_npy, ".npz": read_npz}
+TABLES = (".parquet", *SUFFIXES)
 
 
-def load(data: "str | Path | Data | Source | Batch | Any", labels: Any = None) -> Data:
-    """Any data as `Data`: a name, a path, arrays or tensors (with `labels` (N,) if there are any), or a `Source`.
+def load(
+    data: "str | Path | Data | Source | Batch | Any",
+    labels: Any = None,
+    reading: Reading = Reading(),
+    table: Table | None = None,
+) -> Data:
+    """Any data as `Data`: a name, a path, a frame, arrays or tensors (with `labels` (N,) if there are any), a `Source`.
+
+    `table` is how the columns of a table became numbers before, for rows that are to be treated the same way.
 
     >>> load("digits").train.shape
     (1, 8, 8)
@@ -24,17 +41,52 @@ def load(data: "str | Path | Data | Source | Batch | Any", labels: Any = None) -
     if isinstance(data, Data):
         return data
     if isinstance(data, Source):
-        return Data("given", data)
+        return Data("given", data, reading=reading)
     if not isinstance(data, str | Path):
-        return Data("given", from_arrays(data, labels))
+        return _assemble("given", Parts(data, labels), reading, table)
     if labels is not None:
-        raise InputError(f"labels belong to arrays; {str(data)!r} brings its own if it has any")
+        raise InputError(f"labels belong to arrays and frames; {str(data)!r} brings its own if it has any")
+    # A run remembers where things are.
+    reading = replace(reading, test=_absolute(reading.test), data_dir=_absolute(reading.data_dir))
     if str(data) in NAMED:
-        return NAMED[str(data)]()
-    path = Path(data).absolute()  # a run remembers it
-    known = f"known names: {', '.join(NAMED)}; files: {', '.join(READERS)}"
-    if not path.exists():
-        raise InputError(f"no data set or file {str(data)!r} ({known})")
-    if path.suffix not in READERS:
+        return _assemble(str(data), NAMED[str(data)](reading), reading, table)
+    path = Path(data).absolute()
+    known = f"known names: {', '.join(NAMED)}; files: {', '.join(ARRAYS)}, .csv, .parquet"
+    for place in (path, *([Path(reading.test)] if reading.test else [])):
+        if not place.exists():
+            raise InputError(f"no data set or file {str(data if place is path else place)!r} ({known})")
+    if path.name.endswith(TABLES):
+        train, *test = read_frames(path, reading, table)
+        return _assemble(str(path), Parts(train, x_test=test[0] if test else None), reading, table)
+    if path.suffix not in ARRAYS:
         raise InputError(f"cannot read {str(data)!r} as data ({known})")
-    return READERS[path.suffix](path)
+    return _assemble(str(path), ARRAYS[path.suffix](path), reading, table)
+
+
+def _assemble(name: str, parts: Parts, reading: Reading, table: Table | None) -> Data:
+    """Parts as data. Frames are tables, and so are rows (N, F) with gaps or where columns are spoken of."""
+    called = {"x": "the data" if name == "given" else name, "x_test": f"{name}, test samples"}
+    xs = {part: x for part, x in (("x", parts.x), ("x_test", parts.x_test)) if x is not None}
+    labels: list[Tensor | None] = [None] * len(xs)
+    class_names: list[str] = []
+    if table is not None or reading.label or reading.columns or any(is_frame(x) or has_gaps(x) for x in xs.values()):
+        frames = [as_frame(x, called[part]) for part, x in xs.items()]
+        known = table is not None
+        table, inputs = encode_frames(frames, reading, table)
+        if reading.label is not None and not (known and reading.label not in frames[0].columns):
+            labels, class_names = encode_labels(frames, reading.label)  # type: ignore[assignment]
+    else:
+        inputs = [samples(x, called[part]) for part, x in xs.items()]
+    if parts.y is not None and reading.label is not None:
+        raise InputError(f"labels are given, and {reading.label!r} is named as the column that has them; choose one")
+    classes = None
+    for at, (part, y) in enumerate(zip(xs, (parts.y, parts.y_test), strict=False)):
+        if y is not None:
+            labels[at], classes = class_numbers(y, size(inputs[at]), called[part], classes)
+            class_names = [str(value) for value in classes]
+    train, *test = [Tensors(x, y) for x, y in zip(inputs, labels, strict=True)]
+    return Data(name, train, test[0] if test else None, class_names, reading, table)
+
+
+def _absolute(path: str | None) -> str | None:
+    return path and str(Path(path).absolute())

@@ -1,48 +1,67 @@
-"""Arrays, tensors, .npy and .npz files as samples in memory, checked at the border."""
+"""Arrays and tensors, from memory or .npy and .npz files, as samples and labels: checked at the border."""
 
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from imix.batch import Batch, map_fields, size
-from imix.data.source import Data, Tensors
+from imix.batch import Batch, map_fields
 from imix.errors import InputError
 
 
-def from_arrays(inputs: Any, labels: Any = None, name: str = "the data", classes: Any = None) -> Tensors:
-    """Samples (N, ...) and labels (N,) from arrays or tensors; `inputs` may be a tuple or dict of them.
+class Parts(NamedTuple):
+    """What a data set is made of: samples and, where there are any, labels, and the same for testing."""
 
-    Everything becomes float32; bytes (uint8) are brought to 0..1. Labels may be anything `numpy.unique` sorts; they
-    become 0, 1, ... in that order, or in that of `classes`, which is sorted.
-    """
-    batch = map_fields(lambda x: _samples(x, name), _tensors(inputs))
-    return Tensors(batch, None if labels is None else _class_numbers(labels, size(batch), name, classes))
+    x: Any
+    y: Any = None
+    x_test: Any = None
+    y_test: Any = None
 
 
-def read_npy(path: Path) -> Data:
+def read_npy(path: Path) -> Parts:
     """A .npy file: samples (N, ...), no labels."""
-    return Data(str(path), from_arrays(_read(path, np.ndarray), name=str(path)))
+    return Parts(_read(path, np.ndarray))
 
 
-def read_npz(path: Path) -> Data:
+def read_npz(path: Path) -> Parts:
     """A .npz file: x (N, ...), and y (N,), x_test, y_test where there are any."""
     with _read(path, np.lib.npyio.NpzFile) as arrays:
         try:
-            x, y, x_test, y_test = (arrays.get(key) for key in ("x", "y", "x_test", "y_test"))
+            x, y, x_test, y_test = (arrays.get(key) for key in Parts._fields)
         except (ValueError, zipfile.BadZipFile, EOFError) as error:
             raise InputError(f"cannot read {path} as .npz: {error}") from error
         if x is None:
             raise InputError(f"{path} needs an array 'x' (and may have 'y', 'x_test', 'y_test'); it has {arrays.files}")
     if y_test is not None and x_test is None:
         raise InputError(f"{path} has 'y_test' but no 'x_test'")
-    train = from_arrays(x, y, f"{path}, array 'x'")
-    classes = None if y is None else np.unique(y)
-    test = None if x_test is None else from_arrays(x_test, y_test, f"{path}, array 'x_test'", classes)
-    return Data(str(path), train, test, class_names=[] if classes is None else [str(name) for name in classes])
+    return Parts(x, y, x_test, y_test)
+
+
+def samples(inputs: Any, name: str) -> Batch:
+    """Samples (N, ...) from arrays or tensors; `inputs` may be a tuple or dict of them.
+
+    Everything becomes float32; bytes (uint8) are brought to 0..1.
+    """
+    return map_fields(lambda x: _samples(x, name), _tensors(inputs))
+
+
+def class_numbers(labels: Any, n: int, name: str, known: Any = None) -> tuple[Tensor, np.ndarray]:
+    """Labels (N,) as 0, 1, ... and the classes these stand for: those `known`, or all there are, sorted."""
+    values = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
+    if values.shape != (n,):
+        raise InputError(f"the {n} samples of {name} need labels of shape ({n},); got {values.shape}")
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        raise InputError(f"the labels of {name} have NaN at row {int(np.isnan(values).argmax())}")
+    try:
+        classes = np.unique(values) if known is None else known
+    except TypeError as error:
+        raise InputError(f"the labels of {name} are of several kinds that cannot be sorted: {error}") from error
+    if not np.isin(values, classes).all():
+        raise InputError(f"{name} has labels that the training samples have not: {np.setdiff1d(values, classes)[:5]}")
+    return torch.from_numpy(np.searchsorted(classes, values)), classes
 
 
 def _read(path: Path, kind: type) -> Any:
@@ -89,18 +108,3 @@ def _samples(x: Tensor, name: str) -> Tensor:
             f"the first is {x[first]} at {list(first)}"
         )
     return x
-
-
-def _class_numbers(labels: Any, n: int, name: str, classes: Any) -> Tensor:
-    values = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
-    if values.shape != (n,):
-        raise InputError(f"the {n} samples of {name} need labels of shape ({n},); got {values.shape}")
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        raise InputError(f"the labels of {name} have NaN at row {int(np.isnan(values).argmax())}")
-    try:
-        known = np.unique(values) if classes is None else classes
-    except TypeError as error:
-        raise InputError(f"the labels of {name} are of several kinds that cannot be sorted: {error}") from error
-    if not np.isin(values, known).all():
-        raise InputError(f"{name} has labels that the training samples have not: {np.setdiff1d(values, known)[:5]}")
-    return torch.from_numpy(np.searchsorted(known, values))

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from imix.data.arrays import from_arrays
-from imix.data.source import Data
+from imix.data.arrays import Parts
+from imix.settings import Reading
 
 TEST = 500  # images held out for testing, drawn once
 
 
-def digits() -> Data:
+def digits(reading: Reading) -> Parts:
     """1,297 training and 500 test images, (1, 8, 8) in 0..1, ten classes."""
     from sklearn.datasets import load_digits
 
@@ -16,9 +16,4 @@ def digits() -> Data:
     images = (images / 16).astype(np.float32).reshape(-1, 1, 8, 8)
     order = np.random.default_rng(0).permutation(len(images))
     train, test = order[:-TEST], order[-TEST:]
-    return Data(
-        "digits",
-        from_arrays(images[train], labels[train]),
-        from_arrays(images[test], labels[test]),
-        class_names=[str(digit) for digit in range(10)],
-    )
+    return Parts(images[train], labels[train], images[test], labels[test])

@@ -2,13 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from imix.batch import Batch, fields, map_fields, size
+from imix.data.table import Table
 from imix.errors import InputError
+from imix.settings import Reading
 
 
 class Source(ABC):
@@ -87,12 +89,17 @@ class Tensors(Source):
 
 @dataclass(frozen=True)
 class Data:
-    """A data set: training samples, test samples if it has them, and what its classes are called if that is known."""
+    """A data set: training samples, test samples if it has them, and what its classes are called if that is known.
+
+    `reading` is how it was read, `table` how the columns of a table became numbers.
+    """
 
     name: str
     train: Source
     test: Source | None = None
     class_names: Sequence[str] = ()
+    reading: Reading = field(default_factory=Reading)
+    table: Table | None = None
 
     def __post_init__(self) -> None:
         if self.test is not None and self.test.shape != self.train.shape:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from imix.encoders.heads import HEADS, head
-from imix.encoders.mlp import MLP, ColumnEmbedding, Maxout
+from imix.encoders.mlp import MLP, PAPER_WIDTHS, ColumnEmbedding, Maxout
 from imix.encoders.resnet import DEPTHS, SMALL_SIDE, resnet
 from imix.encoders.small import Convolutions, small_mlp
 from imix.errors import InputError
@@ -26,27 +26,27 @@ __all__ = [
 ]
 
 NAMES = (
-    "small, mlp (or mlp:256-256-1024), "
+    "small, mlp (or mlp:256-256-1024, with :bn at the end for an activated embedding), "
     + ", ".join(f"resnet{depth}" for depth in DEPTHS)
     + " (with :small or :standard for the stem)"
 )
 
 
-def build(name: str, shape: Sequence[int]) -> nn.Module:
+def build(name: str, shape: Sequence[int], groups: Sequence[int] = ()) -> nn.Module:
     """The encoder of that name for samples of that shape (without the batch axis).
 
     "small" suits the shape: an MLP for rows (F,), convolutions for sequences (C, L) and images (C, H, W). "mlp" is the
-    paper's tabular network, "mlp:256-256-1024" the same with those widths (the last one before maxout). "resnet18" to
-    "resnet152" take the small stem up to 64 pixels and the standard one above, unless ":small" or ":standard" says.
+    paper's tabular network, "mlp:256-256-1024" the same with those widths (the last one before maxout). All of them
+    embed the column `groups` of a table first ("mlp:bn": with batch normalisation and ReLU). "resnet18" to "resnet152"
+    take the small stem up to 64 pixels and the standard one above, unless ":small" or ":standard" says.
     """
     if name == "small":
         if len(shape) in (2, 3):
             return Convolutions(shape[0], axes=len(shape) - 1)
-        return small_mlp(math.prod(shape))
-    if name == "mlp":
-        return MLP(math.prod(shape))
-    if match := re.fullmatch(r"mlp:([1-9]\d*(?:-[1-9]\d*)*)", name):
-        return MLP(math.prod(shape), widths=[int(width) for width in match[1].split("-")])
+        return small_mlp(math.prod(shape), groups)
+    if match := re.fullmatch(r"mlp(?::([1-9]\d*(?:-[1-9]\d*)*))?(:bn)?", name):
+        widths = [int(width) for width in match[1].split("-")] if match[1] else PAPER_WIDTHS
+        return MLP(math.prod(shape), widths, groups=groups, activated=bool(match[2]))
     if match := re.fullmatch(r"resnet(\d+)(?::(small|standard))?", name):
         if len(shape) != 3:
             raise InputError(f"encoder {name!r} takes images (C, H, W); got samples of shape {tuple(shape)}")

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from imix.errors import InputError
 
 PAPER_WIDTHS = (2048, 2048, 4096, 4096, 8192)
+EMBEDDING = 64
 
 
 class Maxout(nn.Module):
@@ -24,12 +25,16 @@ class Maxout(nn.Module):
 
 
 class ColumnEmbedding(nn.Module):
-    """Each group of consecutive columns through a linear layer of its own: (N, F) -> (N, groups * width)."""
+    """Each group of consecutive columns through a linear layer of its own: (N, F) -> (N, width).
 
-    def __init__(self, groups: Sequence[int], width: int = 64) -> None:
+    A group gets 64 numbers, as in the paper's experiments, or as many as it has columns where these are more.
+    """
+
+    def __init__(self, groups: Sequence[int]) -> None:
         super().__init__()
         self.groups = list(groups)
-        self.embeddings = nn.ModuleList(nn.Linear(columns, width) for columns in groups)
+        self.embeddings = nn.ModuleList(nn.Linear(columns, max(EMBEDDING, columns)) for columns in groups)
+        self.width = sum(max(EMBEDDING, columns) for columns in groups)
 
     def forward(self, x: Tensor) -> Tensor:
         """Embed a table."""
@@ -41,23 +46,32 @@ class MLP(nn.Module):
     """Linear-BN-ReLU layers and a last linear one with maxout: (N, inputs, ...) -> (N, widths[-1] / maxout).
 
     The default widths are the paper's (2048-2048-4096-4096-8192, maxout over 4: 2048 features). `groups` are the sizes
-    of column groups that get an embedding of 64 each first: the paper's experiments used (10, 4, 40) on CovType.
+    of column groups that get a linear embedding each first, if they are several: (10, 4, 40) on CovType in the paper's
+    experiments. `activated` puts batch normalisation and ReLU after the embedding, as on Higgs with its one group.
 
     >>> MLP(54, widths=(32, 32), groups=(10, 4, 40)).width
     8
     """
 
     def __init__(
-        self, inputs: int, widths: Sequence[int] = PAPER_WIDTHS, maxout: int = 4, groups: Sequence[int] = ()
+        self,
+        inputs: int,
+        widths: Sequence[int] = PAPER_WIDTHS,
+        maxout: int = 4,
+        groups: Sequence[int] = (),
+        activated: bool = False,
     ) -> None:
         super().__init__()
         if widths[-1] % maxout:
             raise InputError(f"the last width must be a multiple of maxout={maxout}; got {widths[-1]}")
         if groups and sum(groups) != inputs:
             raise InputError(f"column groups {tuple(groups)} must sum to the {inputs} columns of the table")
-        embedding = ColumnEmbedding(groups) if groups else None
-        sizes = [64 * len(groups) if groups else inputs, *widths]
-        layers: list[nn.Module] = [nn.Flatten()] + ([embedding] if embedding else [])
+        layers: list[nn.Module] = [nn.Flatten()]
+        sizes = [inputs, *widths]
+        if len(groups) > 1 or activated:  # one linear layer before another adds nothing
+            embedding = ColumnEmbedding(groups or [inputs])
+            sizes[0] = embedding.width
+            layers += [embedding, *([nn.BatchNorm1d(embedding.width), nn.ReLU(inplace=True)] if activated else [])]
         for previous, width in pairwise(sizes[:-1]):
             layers += [nn.Linear(previous, width), nn.BatchNorm1d(width), nn.ReLU(inplace=True)]
         layers += [nn.Linear(sizes[-2], sizes[-1]), Maxout(maxout)]

@@ -34,6 +34,6 @@ class Convolutions(nn.Module):
         return self.layers(x).flatten(2).mean(2)
 
 
-def small_mlp(inputs: int) -> MLP:
+def small_mlp(inputs: int, groups: Sequence[int] = ()) -> MLP:
     """The paper's tabular network at a width that suits a laptop: 256 features."""
-    return MLP(inputs, widths=(256, 256, 1024))
+    return MLP(inputs, widths=(256, 256, 1024), groups=groups)

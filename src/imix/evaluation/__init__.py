@@ -1,19 +1,19 @@
 """What an encoder is worth: `evaluate` with a protocol, `embed` for the vectors themselves."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from imix.data import Data, Tensors, load
+from imix.data import Data, Source, Tensors
 from imix.errors import InputError
 from imix.evaluation.features import Encoded, frozen
 from imix.evaluation.knn import KNN, knn
 from imix.evaluation.linear import Linear, linear
 from imix.evaluation.pinv import PInv, pinv
-from imix.evaluation.vectors import check_shape, embed
+from imix.evaluation.vectors import embed, load_for
 from imix.run import Run
 from imix.train.loop import pick_device
 
@@ -45,37 +45,43 @@ def evaluate(
     protocol: str = "linear",
     *,
     labels: Any = None,
+    label: str | None = None,
+    test: str | None = None,
+    data_dir: str | None = None,
     device: str = "auto",
     seed: int = 0,
 ) -> Result:
     """Accuracy of a run's frozen encoder on labelled data; `data` is what the run was trained on unless given.
 
     "linear" is the paper's linear evaluation, "knn" the cosine nearest neighbours' vote, "pinv" the pseudoinverse.
-    Data without a test part has a fifth held out. The result is added to the run folder's evaluations.jsonl.
+    Data is read as the run's was, but for what is given: `labels` of an array, `label`, the column of a table that has
+    them, `test`, a file with the test samples, `data_dir`, the folder of a named data set's files. Data without a test
+    part has a fifth held out, and rows without a label do not count. The result is added to the run folder's
+    evaluations.jsonl.
     """
     if protocol not in PROTOCOLS:
         raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")
     run = run if isinstance(run, Run) else Run.load(run)
-    name = run.config["data"]["name"] if data is None else data
-    if data is None and name == "given":
-        raise InputError("the run was trained on arrays; give data=... (and labels=...) to evaluate it on")
-    dataset, split = _with_test(load(name, labels), seed)
-    check_shape(run, dataset)
+    if data is None:
+        data = run.config["data"]["name"]
+        if data == "given":
+            raise InputError("the run was trained on arrays; give data=... (and labels=...) to evaluate it on")
+    dataset, split = _with_test(load_for(run, data, labels, label=label, test=test, data_dir=data_dir), seed)
     where = pick_device(device)
     encoder = run.encoder.to(where)
     classes = dataset.train.classes
     with frozen(encoder):
-        train, test = (
+        train, held_out = (
             Encoded(encoder, source, where) for source in (dataset.train, dataset.test) if source is not None
         )
         if protocol == "linear":
-            found = linear(train, test, classes, Linear(seed=seed))
+            found = linear(train, held_out, classes, Linear(seed=seed))
             details = asdict(found)
             result = Result(protocol, dataset.name, details.pop("accuracy"), asdict(Linear(seed=seed)) | split, details)
         elif protocol == "knn":
-            result = Result(protocol, dataset.name, knn(train, test, classes), asdict(KNN()) | split)
+            result = Result(protocol, dataset.name, knn(train, held_out, classes), asdict(KNN()) | split)
         else:
-            result = Result(protocol, dataset.name, pinv(train, test, classes), asdict(PInv()) | split)
+            result = Result(protocol, dataset.name, pinv(train, held_out, classes), asdict(PInv()) | split)
     if run.path is not None:
         with open(run.path / "evaluations.jsonl", "a") as file:
             file.write(json.dumps(asdict(result)) + "\n")
@@ -84,9 +90,9 @@ def evaluate(
 
 def _with_test(data: Data, seed: int) -> tuple[Data, dict[str, Any]]:
     """Data that surely has labelled test samples, and how it got them."""
-    for part, source in (("training", data.train), ("test", data.test)):
-        if source is not None and source.labels is None:
-            raise InputError(f"the {part} samples of {data.name} have no labels, and every protocol needs them")
+    train = _labelled("training", data.train, data.name)
+    test = None if data.test is None else _labelled("test", data.test, data.name)
+    data = replace(data, train=train, test=test)
     sizes = {"train": len(data.train)}
     if data.test is not None:
         return data, sizes | {"test": len(data.test)}
@@ -95,7 +101,12 @@ def _with_test(data: Data, seed: int) -> tuple[Data, dict[str, Any]]:
     order = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))
     cut = len(order) // 5
     train, test = data.train.take(order[cut:]), data.train.take(order[:cut])
-    return Data(data.name, train, test, data.class_names), {
-        "train": len(train),
-        "test": f"{cut} held out of train",
-    }
+    return replace(data, train=train, test=test), {"train": len(train), "test": f"{cut} held out of train"}
+
+
+def _labelled(part: str, source: Source, name: str) -> Source:
+    """Those samples that have a label."""
+    if source.labels is None:
+        raise InputError(f"the {part} samples of {name} have no labels, and every protocol needs them (--label NAME)")
+    has = source.labels >= 0
+    return source if has.all() or not isinstance(source, Tensors) else source.take(has.nonzero()[:, 0])

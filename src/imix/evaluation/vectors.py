@@ -1,5 +1,7 @@
 """`imix.embed`: features of any data, as an array or a file."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,19 @@ from imix.train.loop import pick_device
 FORMATS = (".parquet", ".npy", ".csv")
 
 
-def embed(run: "Run | str | Path", data: Any, out: "str | Path | None" = None, *, device: str = "auto") -> np.ndarray:
+def embed(
+    run: "Run | str | Path",
+    data: Any,
+    out: "str | Path | None" = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    data_dir: str | None = None,
+    device: str = "auto",
+) -> np.ndarray:
     """Features (N, F) of every sample, training samples before test samples, in order.
+
+    `data` is read as the run's was; a table must have the run's columns, and no others but those that `columns` says to
+    drop ({"id": "drop"}). `data_dir` is the folder of a named data set's files.
 
     With `out`, they are written too: .npy as they are; .parquet and .csv with a column for each feature (f0, f1, ...),
     `split` (train or test) and `label` where the data has labels.
@@ -28,8 +41,7 @@ def embed(run: "Run | str | Path", data: Any, out: "str | Path | None" = None, *
         if not out.parent.is_dir():
             raise InputError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
     run = run if isinstance(run, Run) else Run.load(run)
-    dataset = load(data)
-    check_shape(run, dataset)
+    dataset = load_for(run, data, columns=columns, data_dir=data_dir)
     where = pick_device(device)
     encoder = run.encoder.to(where)
     sources = {"train": dataset.train} | ({"test": dataset.test} if dataset.test is not None else {})
@@ -46,19 +58,30 @@ def embed(run: "Run | str | Path", data: Any, out: "str | Path | None" = None, *
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    columns = {f"f{i}": column for i, column in enumerate(vectors.T)}
-    columns["split"] = np.repeat(list(features), [len(part) for part in features.values()])
+    written = {f"f{i}": column for i, column in enumerate(vectors.T)}
+    written["split"] = np.repeat(list(features), [len(part) for part in features.values()])
     labels = [source.labels.cpu() for source in sources.values() if source.labels is not None]
     if len(labels) == len(sources):
         numbers = torch.cat(labels).numpy()
-        columns["label"] = np.array(dataset.class_names)[numbers] if dataset.class_names else numbers
-    table = pa.table(columns)
+        names = np.array([*dataset.class_names, None], dtype=object)  # rows without a label have -1
+        written["label"] = names[numbers] if dataset.class_names else numbers
+    table = pa.table(written)
     parquet.write_table(table, out) if out.suffix == ".parquet" else csv.write_csv(table, out)
     return vectors
 
 
-def check_shape(run: Run, data: Data) -> None:
-    """Refuse samples of another shape than the run's."""
+def load_for(run: Run, data: Any, labels: Any = None, **given: Any) -> Data:
+    """Data read as the run's was, but for what is given, and refused if the run's encoder cannot take it."""
+    reading = run.reading
+    if not isinstance(data, str | Path) or run.config["data"]["name"] not in (str(data), str(Path(data).absolute())):
+        reading = replace(reading, test=None, data_dir=None)  # where the run's files were says nothing about others
+    reading = replace(reading, **{name: value for name, value in given.items() if value is not None})
+    dataset = load(data, labels, reading, run.table)
     shape = run.config["architecture"]["shape"]
-    if shape is not None and data.train.shape != tuple(shape):
-        raise InputError(f"the run was trained on samples of shape {tuple(shape)}; {data.name} has {data.train.shape}")
+    if shape is not None and dataset.train.shape != tuple(shape):
+        raise InputError(
+            f"the run was trained on samples of shape {tuple(shape)}; {dataset.name} has {dataset.train.shape}"
+        )
+    if dataset.table is not None and run.table is None:
+        raise InputError(f"the run was trained on arrays without gaps, and {dataset.name} is a table or has gaps")
+    return dataset

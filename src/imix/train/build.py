@@ -2,11 +2,12 @@
 
 from torch import nn
 
-from imix.augment import Augment, Masking, no_augment
+from imix.augment import Augment, Masking, Resampling, no_augment
+from imix.data import Data
 from imix.errors import InputError
 from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
 from imix.mix import CutMix, MixOperator, MixUp
-from imix.settings import Settings
+from imix.settings import KINDS, Settings
 
 SOFTMAX = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
 
@@ -19,9 +20,22 @@ def make_mix(settings: Settings) -> MixOperator | None:
     return operators[settings.mix](settings.alpha, settings.per_sample, settings.fold)
 
 
-def make_augment(settings: Settings) -> Augment:
+def make_augment(settings: Settings, data: Data) -> Augment:
     """How a view is made."""
-    return Masking(settings.masking) if settings.masking else no_augment
+    cells = _cells(settings, data)
+    steps: list[nn.Module] = [Resampling(settings.resampling, cells)] if settings.resampling else []
+    steps += [Masking(settings.masking, cells)] if settings.masking else []
+    return nn.Sequential(*steps) if steps else no_augment
+
+
+def _cells(settings: Settings, data: Data) -> list[int] | None:
+    """For each number of a row, the column it belongs to, -1 where that is not to be touched; None if all are alike."""
+    if data.table is None:
+        if settings.augment_columns:
+            raise InputError(f"augment_columns names columns of a table; {data.name} is none")
+        return None
+    touched = data.table.chosen(settings.augment_columns or KINDS)
+    return [cell if touched[cell] else -1 for cell in data.table.cells]
 
 
 def make_method(settings: Settings, encoder: nn.Module, width: int, classes: int) -> Method:

@@ -84,6 +84,7 @@ def train(
     except (RuntimeError, ValueError) as error:
         raise InputError(f"the checkpoint is of another encoder: {str(error).splitlines()[-1].strip()}") from error
     objective: nn.Module = Objective(learner, augment, InputMix(settings.input_mix) if settings.input_mix else None)
+    objective.to(device)
     if world > 1:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # its new name is not known to older torch

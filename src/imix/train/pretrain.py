@@ -1,5 +1,6 @@
 """`imix.pretrain`: data and settings in, a run out."""
 
+import json
 import platform
 import sys
 from dataclasses import asdict
@@ -12,14 +13,14 @@ from torch import nn
 import imix
 from imix import distributed
 from imix.augment import Augment
-from imix.batch import fields
+from imix.batch import concatenate, fields
 from imix.data import Data, Source, Tensors, load
 from imix.data.standardise import Standardise
 from imix.encoders import width_of
 from imix.errors import InputError
 from imix.methods import Method, evaluating
 from imix.run import Run, assemble, clear, read_config, save_encoder
-from imix.settings import Settings
+from imix.settings import Reading, Settings
 from imix.train import checkpoint
 from imix.train.build import make_augment, make_method
 from imix.train.log import Lines, Log, Progress, Sink, TensorBoard, WandB, check_extras
@@ -33,6 +34,7 @@ FREE_ON_RESUME = ("device", "checkpoint_minutes", "tensorboard", "wandb")
 def pretrain(
     data: Any,
     settings: Settings = Settings(),
+    reading: Reading = Reading(),
     *,
     labels: Any = None,
     out: str | Path | None = None,
@@ -44,10 +46,10 @@ def pretrain(
 ) -> Run:
     """Learn an encoder from data, and keep everything in the folder `out` if one is given.
 
-    `data` is a name, a path, arrays or tensors (N, ...), or a `Source`; labels are optional, except for the supervised
-    methods. Images are (N, C, H, W), sequences (N, C, L). `encoder` is a module of your own, (N, ...) to (N, F), which
-    is trained in place; `augment` a function of your own from a batch to a view of it, with one draw per sample and
-    every draw from torch, whose generators the run seeds.
+    `data` is a name, a path, a frame, arrays or tensors (N, ...), or a `Source`, read as `reading` says; labels are
+    optional, except for the supervised methods. Images are (N, C, H, W), sequences (N, C, L). `encoder` is a module of
+    your own, (N, ...) to (N, F), which is trained in place; `augment` a function of your own from a batch to a view of
+    it, with one draw per sample and every draw from torch, whose generators the run seeds.
 
     >>> run = pretrain(torch.randn(64, 10), Settings(epochs=2, batch_size=32), progress=False)
     >>> run.encoder(torch.randn(5, 10)).shape
@@ -61,7 +63,7 @@ def pretrain(
             _check_folder(folder, resume, overwrite)
         elif settings.tensorboard or settings.wandb:
             raise InputError("tensorboard and wandb need a run folder; give out=...")
-        return _pretrain(load(data, labels), settings, folder, encoder, augment, overwrite, progress)
+        return _pretrain(load(data, labels, reading), settings, folder, encoder, augment, overwrite, progress)
     finally:
         if joined:
             distributed.stop()
@@ -78,15 +80,22 @@ def _pretrain(
 ) -> Run:
     device = pick_device(settings.device)
     shape = data.train.shape
-    standardise = settings.standardise and isinstance(data.train, Tensors) and shape is not None
+    scaled = data.reading.standardise == "none" or data.table is not None  # columns were scaled as they were read
     architecture = {
         "encoder": settings.encoder if encoder is None else "custom",
         "shape": shape,
-        "standardise": standardise,
+        "groups": [] if data.table is None else data.table.groups,
+        "standardise": not scaled and isinstance(data.train, Tensors) and shape is not None,
     }
     config = {
         "settings": asdict(settings),
-        "data": {"name": data.name, "samples": len(data.train), "shape": shape},
+        "data": {
+            "name": data.name,
+            "samples": len(data.train),
+            "shape": shape,
+            "reading": asdict(data.reading),
+            "table": None if data.table is None else data.table.to_json(),
+        },
         "machine": {"ranks": distributed.world_size()},
         "architecture": architecture,
         "versions": {
@@ -95,31 +104,40 @@ def _pretrain(
             "python": platform.python_version(),
         },
     }
+    config = json.loads(json.dumps(config))  # as it will be read
     with own_randomness(device):
         seed_all(settings.seed, BEFORE_TRAINING)
-        whole = assemble(settings.encoder, shape, standardise, encoder)
-        source = _standardised(data.train, whole, device)
+        whole = assemble(architecture, encoder)
+        source = _standardised(data, whole, device)
         learner = make_method(settings, whole[-1], _width(whole[-1], source), data.train.classes)
     _try_mixing(learner, source)
+    if settings.supervised and source.labels is not None and int(source.labels.min()) < 0:
+        raise InputError(
+            f"method {settings.method!r} needs labels, and {int((source.labels < 0).sum())} rows have none"
+        )
     batch_size = global_batch_size(settings, len(source))
+    recorded = records(settings, device, ours=encoder is None and augment is None)
+    augment = augment or make_augment(settings, data)
 
     state = None if folder is None else _open_folder(folder, config, overwrite)
     steps = len(source) // batch_size
     done = state["epoch"] * steps + state["step"] if state else 0
     log = _open_log(folder, config, settings, steps, done, progress)
     if distributed.rank() == 0 and progress:
+        if data.table is not None:
+            print(f"{data.name}: {data.table}", file=sys.stderr)
         print(_headline(data, settings, learner, batch_size, steps, device), file=sys.stderr)
     try:
         train(
             learner,
             source,
             settings,
-            augment or make_augment(settings),
+            augment,
             log,
             device,
             folder / "checkpoint.pt" if folder else None,
             state,
-            records(settings, device, ours=encoder is None and augment is None),
+            recorded,
         )
     finally:
         log.close()
@@ -158,9 +176,11 @@ def _open_folder(folder: Path, config: dict[str, Any], overwrite: bool) -> dict[
         for part in ("settings", "data", "architecture", "machine"):
             for name, value in config[part].items():
                 was = before[part].get(name)
-                value = list(value) if isinstance(value, tuple) else value
-                if was != value and name not in FREE_ON_RESUME:
-                    raise InputError(f"cannot resume {str(folder)!r}: its {name} is {was!r}, and {value!r} was given")
+                if was == value or name in FREE_ON_RESUME:
+                    continue
+                if name == "table":
+                    raise InputError(f"cannot resume {str(folder)!r}: its table had other columns or values")
+                raise InputError(f"cannot resume {str(folder)!r}: its {name} is {was!r}, and {value!r} was given")
     elif distributed.rank() == 0:
         checkpoint.write_json(folder / "config.json", config)
     path = folder / "checkpoint.pt"
@@ -185,10 +205,14 @@ def _open_log(
     return Log(sinks, records)
 
 
-def _standardised(source: Source, whole: nn.Sequential, device: torch.device) -> Source:
+def _standardised(data: Data, whole: nn.Sequential, device: torch.device) -> Source:
     """The training data as the encoder sees it, on the device if it fits there."""
+    source = data.train
     if isinstance(whole[0], Standardise) and isinstance(source, Tensors):
-        source = Tensors(whole[0].fit(source)(source.inputs), source.labels)
+        also = data.test if data.reading.standardise == "all" else None
+        parts = [part.inputs for part in (source, also) if isinstance(part, Tensors)]
+        whole[0].fit(Tensors(concatenate(parts) if len(parts) > 1 else parts[0]))
+        source = Tensors(whole[0](source.inputs), source.labels)
     whole.to(device)
     fits = device.type != "cuda" or source.nbytes() < torch.cuda.mem_get_info(device)[0] // 2
     return source.to(device) if fits else source

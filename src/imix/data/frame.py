@@ -1,0 +1,121 @@
+"""A table of named columns, wherever it comes from: an arrow, pandas or polars frame, a Parquet file or an array.
+
+Columns are had one at a time, as arrow arrays, so that a table is never in memory twice. CSV files are in `csv_file`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from imix.errors import InputError
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Named columns of one length; `name` is what messages call the table, `numbers` says that it was an array."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: int
+    read: Callable[[str], Any]
+    numbers: bool = False
+
+    def __post_init__(self) -> None:
+        twice = sorted({column for column in self.columns if self.columns.count(column) > 1})
+        if twice:
+            raise InputError(f"{self.name} has several columns called {', '.join(map(repr, twice))}")
+        if not self.columns or not self.rows:
+            raise InputError(f"there are no {'rows' if self.columns else 'columns'} in {self.name}")
+
+    def column(self, name: str) -> Any:
+        """A column, as a `pyarrow.ChunkedArray`."""
+        return self.read(name)
+
+    def check(self, name: str) -> None:
+        """Refuse a name that no column has."""
+        if name not in self.columns:
+            raise InputError(f"{self.name} has no column {name!r}; it has {', '.join(map(repr, self.columns))}")
+
+    def part(self, start: int, stop: int) -> "Frame":
+        """The rows from `start` up to `stop`."""
+        return replace(self, rows=stop - start, read=lambda name: self.read(name).slice(start, stop - start))
+
+    def take(self, rows: np.ndarray) -> "Frame":
+        """Those rows, in that order."""
+        return replace(self, rows=len(rows), read=lambda name: self.read(name).take(rows))
+
+
+def is_frame(data: Any) -> bool:
+    """Whether this is a frame, of ours or of pandas, polars or arrow."""
+    return hasattr(data, "columns")
+
+
+def has_gaps(data: Any) -> bool:
+    """Whether this is an array of rows (N, F) in which values are missing."""
+    if isinstance(data, Tensor):
+        data = data.detach().cpu().numpy() if data.dim() == 2 and data.is_floating_point() else data
+    return isinstance(data, np.ndarray) and data.ndim == 2 and data.dtype.kind == "f" and bool(np.isnan(data).any())
+
+
+def as_frame(data: Any, name: str = "the table") -> Frame:
+    """A frame of pandas, polars or arrow, or an array (N, F), whose columns are called 0, 1, ..."""
+    import pyarrow as pa
+
+    if isinstance(data, Frame):
+        return data
+    if not is_frame(data):
+        array = np.asarray(data)
+        if array.ndim != 2 or array.dtype.kind not in "biuf":
+            raise InputError(f"{name} must be a frame, or rows of numbers (N, F); got {array.dtype} of {array.shape}")
+        columns = tuple(map(str, range(array.shape[1])))
+        return Frame(name, columns, len(array), lambda column: _chunked(array[:, int(column)]), numbers=True)
+    if hasattr(data, "collect"):  # a lazy frame of polars
+        data = data.collect()
+    if hasattr(data, "iloc"):
+        at = {str(column): place for place, column in enumerate(data.columns)}
+        columns = tuple(map(str, data.columns))
+        return Frame(name, columns, len(data), lambda column: _chunked(data.iloc[:, at[column]]))
+    if not hasattr(data, "__arrow_c_stream__"):
+        raise InputError(f"cannot take {type(data).__name__} as a table; give a frame of pandas, polars or arrow")
+    table = pa.table(data)
+    return Frame(name, tuple(table.column_names), table.num_rows, table.column)
+
+
+def read_parquet(path: Path) -> Frame:
+    """A Parquet file, read a column at a time."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path, memory_map=True)
+        schema, rows = file.schema_arrow, file.metadata.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"cannot read {path} as .parquet: {_first_line(error)}") from error
+
+    def read(column: str) -> Any:
+        try:
+            return file.read(columns=[column]).column(0)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"cannot read column {column!r} of {path}: {_first_line(error)}") from error
+
+    return Frame(str(path), tuple(schema.names), rows, read)
+
+
+def _chunked(values: Any) -> Any:
+    """A column of pandas or NumPy as arrow; values of several kinds become text."""
+    import pyarrow as pa
+
+    try:
+        column = pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        missing = pa.array([value is None or value != value for value in values])
+        column = pa.array([str(value) for value in values], mask=missing.to_numpy(zero_copy_only=False))
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
