@@ -120,7 +120,7 @@ class Categorical:
 Column = Measured | Categorical
 
 
-def find_kind(column: Any, numbers: bool = False) -> tuple[str, str]:
+def find_kind(name: str, column: Any, numbers: bool = False) -> tuple[str, str]:
     """The kind of a column, and why, where it is one to drop; known `numbers` are numeric."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -137,13 +137,13 @@ def find_kind(column: Any, numbers: bool = False) -> tuple[str, str]:
         return "datetime", ""
     if pa.types.is_dictionary(kind):
         return "categorical", ""
-    if _is_text(kind):
+    if pa.types.is_string(kind):
         different = pc.count_distinct(column).as_py()
         if different > MANY and different > present / 2:
             return "drop", "nearly every row has a value of its own"
         return "categorical", ""
     if _is_numeric(kind):
-        return _kind_of_numbers(_numbers("", column))
+        return _kind_of_numbers(_numbers(name, column))
     return "drop", f"it holds values of type {kind}"
 
 
@@ -211,7 +211,7 @@ def _numbers(name: str, column: Any, truth: bool = False) -> np.ndarray:
     column = _plain(column)
     kind = column.type
     try:
-        if truth and _is_text(kind):
+        if truth and pa.types.is_string(kind):
             column = column.cast(pa.bool_())
         if pa.types.is_duration(kind) or pa.types.is_time(kind):
             column = column.cast(pa.int64() if kind.bit_width == 64 else pa.int32())
@@ -236,12 +236,6 @@ def _times(name: str, column: Any, parts: tuple[str, ...]) -> np.ndarray:
         return np.column_stack([take(column).cast(pa.float64()).to_numpy() for take in taken])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputError(f"column {name!r} should hold dates or times: {str(error).splitlines()[0]}") from error
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _is_numeric(kind: Any) -> bool:

@@ -32,8 +32,12 @@ class Frame:
             raise InputError(f"there are no {'rows' if self.columns else 'columns'} in {self.name}")
 
     def column(self, name: str) -> Any:
-        """A column, as a `pyarrow.ChunkedArray`."""
-        return self.read(name)
+        """A column, as a `pyarrow.ChunkedArray`, with text as plain strings."""
+        import pyarrow as pa
+
+        column = self.read(name)
+        long = pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
+        return column.cast(pa.string()) if long else column
 
     def check(self, name: str) -> None:
         """Refuse a name that no column has."""
@@ -51,7 +55,7 @@ class Frame:
 
 def is_frame(data: Any) -> bool:
     """Whether this is a frame, of ours or of pandas, polars or arrow."""
-    return hasattr(data, "columns")
+    return isinstance(data, Frame) or hasattr(type(data), "columns")
 
 
 def has_gaps(data: Any) -> bool:

@@ -43,7 +43,7 @@ class Table:
                 ignored[name] = "it is the label"
                 continue
             column = train.column(name)
-            kind, why = (kinds[name], "as asked") if name in kinds else find_kind(column, train.numbers)
+            kind, why = (kinds[name], "as asked") if name in kinds else find_kind(name, column, train.numbers)
             if kind == "drop":
                 ignored[name] = why
             elif kind == "categorical":

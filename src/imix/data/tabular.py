@@ -18,7 +18,6 @@ from imix.settings import Reading
 def read_frames(path: Path, reading: Reading, table: Table | None = None) -> list[Frame]:
     """A .csv (.tsv, also compressed) or .parquet file, and the file of test samples if `reading` names one."""
     kinds = dict(reading.columns) | ({} if table is None else {column.name: column.kind for column in table.columns})
-    kinds |= {} if reading.label is None else {reading.label: "categorical"}
     paths = [path] if reading.test is None else [path, Path(reading.test)]
     return [read_parquet(place) if place.suffix == ".parquet" else read_csv(place, kinds) for place in paths]
 

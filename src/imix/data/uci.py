@@ -27,6 +27,7 @@ COVTYPE_NUMERIC = (
 COVTYPE_FLAGS = {"Wilderness_Area": 4, "Soil_Type": 40}  # categories, as that many columns of 0 and 1
 
 HIGGS_FILES = ("HIGGS.csv.gz", "HIGGS.csv")
+HIGGS_ROWS = {"higgs100k": 100_000, "higgs1m": 1_000_000}  # drawn for training
 HIGGS_TEST = 500_000  # the last rows
 HIGGS_FEATURES = 28
 HIGGS_SEED = 0  # of the rows that are drawn
@@ -54,12 +55,12 @@ def covtype(reading: Reading) -> Parts:
 
 def higgs100k(reading: Reading) -> Parts:
     """Higgs: 100,000 rows drawn from the training part, the last 500,000 rows for testing, 2 classes, 28 columns."""
-    return _higgs(reading.data_dir, 100_000)
+    return _higgs(reading.data_dir, HIGGS_ROWS["higgs100k"])
 
 
 def higgs1m(reading: Reading) -> Parts:
     """Higgs: 1,000,000 rows drawn from the training part, the last 500,000 rows for testing, 2 classes, 28 columns."""
-    return _higgs(reading.data_dir, 1_000_000)
+    return _higgs(reading.data_dir, HIGGS_ROWS["higgs1m"])
 
 
 def _covtype_file(folder: str) -> tuple[np.ndarray, np.ndarray]:

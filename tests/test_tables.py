@@ -1,0 +1,496 @@
+"""Tables: kinds of columns, rows as numbers against a plain loop, files, labels, named tables, and what is wrong."""
+
+import gzip
+import json
+import math
+from datetime import datetime, timedelta
+
+import numpy as np
+import pandas
+import polars
+import pyarrow as pa
+import pytest
+import torch
+from pyarrow import parquet
+
+import imix
+from imix import InputError, Reading, Settings
+from imix.data import Table, load, uci
+from imix.data.columns import MANY
+from imix.data.frame import as_frame
+
+QUICK = Settings(epochs=2, batch_size=16, encoder="mlp:8-8", device="cpu")
+
+
+def people(n=120, seed=0):
+    """A table with every kind of column, gaps included, as a dict of lists."""
+    rng = np.random.default_rng(seed)
+    return {
+        "row": list(range(n)),
+        "name": [f"person {seed} {i}" for i in range(n)],
+        "age": [None if i % 9 == 4 else float(a) for i, a in enumerate(rng.integers(18, 90, n))],
+        "income": np.round(rng.lognormal(10, 1, n), 2).tolist(),
+        "smoker": [bool(s) for s in rng.random(n) < 0.3],
+        "city": [None if i % 11 == 3 else str(c) for i, c in enumerate(rng.choice(["Rome", "Oslo", "Łódź, PL"], n))],
+        "rooms": rng.integers(1, 6, n).tolist(),
+        "joined": [datetime(2020, 1, 1) + timedelta(days=int(d)) for d in rng.integers(0, 1500, n)],
+        "empty": [None] * n,
+        "target": [["lo", "mid", "hi"][i % 3] for i in range(n)],
+    }
+
+
+def expected_rows(train, rows):
+    """The encoding as one would do it by hand: measured columns scaled in file order, then categories as flags."""
+
+    def scale(value, values):
+        mean = sum(values) / len(values)
+        return (value - mean) / math.sqrt(sum((v - mean) ** 2 for v in values) / len(values))
+
+    def median(values):
+        s, n = sorted(values), len(values)
+        return (s[(n - 1) // 2] + s[n // 2]) / 2
+
+    parts = [lambda t: t.year, lambda t: t.month, lambda t: t.day, lambda t: t.weekday()]
+    ages = [age for age in train["age"] if age is not None]
+    known = {name: [v for i, v in enumerate(train[name]) if v not in train[name][:i]] for name in ("city", "rooms")}
+    encoded = []
+    for i in range(len(rows["age"])):
+        age = rows["age"][i]
+        row = [scale(median(ages) if age is None else age, ages), float(age is None)]
+        row += [scale(rows["income"][i], train["income"]), float(rows["smoker"][i])]
+        row += [scale(part(rows["joined"][i]), [part(t) for t in train["joined"]]) for part in parts]
+        row += [float(rows[name][i] == value) for name in ("city", "rooms") for value in known[name]]
+        encoded.append(row)
+    return torch.tensor(encoded, dtype=torch.float64)
+
+
+@pytest.fixture
+def csv(tmp_path):
+    path = tmp_path / "people.csv"
+    pandas.DataFrame(people()).to_csv(path, index=False)
+    return path
+
+
+# --- rows as numbers -------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_encoded_as_by_hand(csv):
+    data = load(csv, reading=Reading(label="target"))
+    expected = expected_rows(people(), people())
+    torch.testing.assert_close(data.train.inputs.double(), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_new_rows_are_treated_as_the_training_rows_were(csv):
+    table = load(csv, reading=Reading(label="target")).table
+    new = people(50, seed=1)
+    expected = expected_rows(people(), new)
+    found = torch.from_numpy(table.encode(as_frame(pandas.DataFrame(new)))).double()
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_every_source_gives_the_same_rows(csv, tmp_path):
+    table = pa.table(people())
+    parquet.write_table(table, tmp_path / "people.parquet")
+    expected = load(csv).train.inputs
+    frames = (table, pandas.DataFrame(people()), polars.DataFrame(people()), polars.DataFrame(people()).lazy())
+    for source in (tmp_path / "people.parquet", *frames):
+        assert torch.equal(load(source).train.inputs, expected)
+
+
+def test_kinds_are_found_out_and_what_is_left_out_is_said(csv):
+    table = load(csv).table
+    kinds = {column.name: column.kind for column in table.columns}
+    assert kinds == {
+        "age": "numeric",
+        "income": "numeric",
+        "smoker": "boolean",
+        "joined": "datetime",
+        "city": "categorical",
+        "rooms": "categorical",
+        "target": "categorical",
+    }
+    assert set(table.ignored) == {"row", "name", "empty"}
+    assert "without 'name': nearly every row has a value of its own" in str(table)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([0, 1, 1, 0] * 10, "boolean"),
+        ([0.0, 1.0, None, 0.0] * 10, "boolean"),
+        ([1, 2, 3, None] * 10, "categorical"),
+        ([1.5, 2.5] * 20, "numeric"),
+        (list(range(0, 80, 2)), "numeric"),
+        (["a", "b"] * 20, "categorical"),
+        ([datetime(2020, 1, 1), None] * 20, "datetime"),
+        (list(range(5, 45)), "drop"),
+        ([None] * 40, "drop"),
+        ([[1, 2]] * 40, "drop"),
+    ],
+)
+def test_the_kind_of_a_column(values, kind):
+    frame = as_frame(pa.table({"x": pa.array(values), "other": np.arange(40) * 0.1}))
+    found = {column.name: column.kind for column in Table.fit(frame).columns}
+    assert found.get("x", "drop") == kind
+
+
+def test_kinds_can_be_overridden(csv):
+    reading = Reading(columns={"rooms": "numeric", "joined": "drop", "smoker": "categorical"})
+    kinds = {column.name: column.kind for column in load(csv, reading=reading).table.columns}
+    assert (kinds["rooms"], kinds["smoker"], "joined" in kinds) == ("numeric", "categorical", False)
+
+
+def test_categories_keep_their_most_frequent_values_up_to_a_number():
+    values = [f"rare {i}" for i in range(MANY)] + ["often"] * 500 + ["sometimes"] * 50
+    table = Table.fit(as_frame(pa.table({"x": values})))
+    assert table.width == MANY
+    assert {"often", "sometimes"} <= set(table.columns[0].values)
+
+
+def test_categories_that_a_type_declares_are_kept_even_if_no_row_has_them():
+    column = pandas.Categorical(["b", "b", "c"] * 5, categories=["a", "b", "c"])
+    rows = load(pandas.DataFrame({"x": column})).train.inputs
+    assert rows[:2].tolist() == [[0, 1, 0], [0, 1, 0]]
+
+
+def test_an_unseen_category_is_no_error_and_has_no_flag(csv):
+    table = load(csv).table
+    new = people(3) | {"city": ["Lima", "Rome", None]}
+    rows = table.encode(as_frame(pa.table(new)))
+    at = [number for number, cell in enumerate(table.cells) if table.columns[cell].name == "city"]
+    assert rows[:, at].sum(1).tolist() == [0, 1, 1]
+
+
+def test_gaps_that_training_had_not_are_filled_with_the_median(csv):
+    table = load(csv).table
+    median = sorted(people()["income"])[59:61]
+    rows = table.encode(as_frame(pa.table(people(2) | {"income": [None, sum(median) / 2]})))
+    at = [table.columns[cell].name for cell in table.cells].index("income")
+    assert rows[0, at] == rows[1, at]
+
+
+def test_only_training_rows_are_learned_from(csv, tmp_path):
+    other = people(60, seed=5) | {"income": [1e6 + i for i in range(60)], "city": ["Bern"] * 60}
+    pandas.DataFrame(other).to_csv(tmp_path / "test.csv", index=False)
+    alone = load(csv, reading=Reading(label="target"))
+    both = load(csv, reading=Reading(label="target", test=str(tmp_path / "test.csv")))
+    assert both.table == alone.table and torch.equal(both.train.inputs, alone.train.inputs)
+    assert len(both.test) == 60
+
+
+def test_the_papers_way_scales_by_training_and_test_rows(csv, tmp_path):
+    pandas.DataFrame(people(60, seed=5)).to_csv(tmp_path / "test.csv", index=False)
+    data = load(csv, reading=Reading(test=str(tmp_path / "test.csv"), standardise="all"))
+    rows = torch.cat([data.train.inputs, data.test.inputs]).double()
+    at = [data.table.columns[cell].name for cell in data.table.cells].index("income")
+    torch.testing.assert_close(rows[:, at].mean(), torch.tensor(0.0).double(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(rows[:, at].std(unbiased=False), torch.tensor(1.0).double(), atol=1e-6, rtol=0)
+    unscaled = load(csv, reading=Reading(standardise="none")).train.inputs[:, at]
+    torch.testing.assert_close(unscaled.double(), torch.tensor(people()["income"]).double())
+
+
+def test_large_numbers_close_to_each_other_stay_apart():
+    """Scaled in float64: in float32 these would all be the same number."""
+    rows = load(pandas.DataFrame({"t": 1e9 + np.arange(0, 40, 2), "u": np.arange(20) * 0.5})).train.inputs
+    assert len(rows[:, 0].unique()) == 20
+
+
+def test_a_table_survives_json(csv):
+    table = load(csv).table
+    again = Table.from_json(json.loads(json.dumps(table.to_json())))
+    assert again == table
+    frame = as_frame(pa.table(people(30, seed=3)))
+    assert np.array_equal(again.encode(frame), table.encode(frame))
+
+
+def test_groups_are_the_measured_columns_and_each_category(csv):
+    table = load(csv).table
+    categories = [column.width for column in table.columns if column.kind == "categorical"]
+    assert table.groups == (table.width - sum(categories), *categories)
+    encoder = imix.encoders.build("mlp:16-16", (table.width,), table.groups)
+    assert [layer.in_features for layer in encoder.layers[1].embeddings] == list(table.groups)
+
+
+def test_one_partner_mixes_all_columns_of_a_row(csv):
+    x = load(csv).train.inputs
+    mixed, mix = imix.MixUp()(x)
+    for i, (partner, lam) in enumerate(zip(mix.partner, mix.lam, strict=True)):
+        torch.testing.assert_close(mixed[i], lam * x[i] + (1 - lam) * x[partner])
+
+
+def test_arrays_with_gaps_are_tables_of_numbers(tmp_path):
+    x = np.arange(40.0).reshape(10, 4)
+    x[3, 1] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    for data in (load(x), load(torch.from_numpy(x)), load(tmp_path / "x.npy")):
+        assert data.train.shape == (5,)
+        assert [column.kind for column in data.table.columns] == ["numeric"] * 4
+        assert data.train.inputs[:, 2].tolist() == [float(i == 3) for i in range(10)]
+
+
+# --- CSV files -------------------------------------------------------------------------------------------------------
+
+
+def read(path, text, **options):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return load(path, reading=Reading(**options))
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_delimiters_and_line_ends(tmp_path, delimiter, end):
+    lines = [["a", "b b", "c"], *[[str(i / 2), "x" if i % 2 else "y", "?"] for i in range(20)]]
+    data = read(tmp_path / "t.csv", "\ufeff" + end.join(delimiter.join(line) for line in lines) + end)
+    assert {column.name: column.kind for column in data.table.columns} == {"a": "numeric", "b b": "categorical"}
+    assert len(data.train) == 20
+
+
+def test_quotes_newlines_and_spaces_in_fields(tmp_path):
+    data = read(tmp_path / "t.csv", 'a, b\n1.5, x\n2.5,"y\nz, ""w"""\n' + "3.5,x \n" * 18)
+    assert [column.name for column in data.table.columns] == ["a", "b"]
+    assert data.table.columns[1].values == ("x", 'y\nz, "w"')
+
+
+def test_a_compressed_file(tmp_path, csv):
+    (tmp_path / "people.csv.gz").write_bytes(gzip.compress(csv.read_bytes()))
+    assert torch.equal(load(tmp_path / "people.csv.gz").train.inputs, load(csv).train.inputs)
+
+
+def test_a_file_of_numbers_without_names(tmp_path):
+    np.savetxt(tmp_path / "t.csv", np.random.default_rng(0).normal(size=(30, 3)), delimiter=",")
+    assert [column.name for column in load(tmp_path / "t.csv").table.columns] == ["0", "1", "2"]
+    assert len(load(tmp_path / "t.csv").train) == 30
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "kind"),
+    [("1", "2.5", "numeric"), ("", "2.5", "numeric"), ("1", "x", "categorical"), ("2020-01-01", "soon", "categorical")],
+)
+def test_types_hold_for_the_whole_file_not_its_first_block(tmp_path, early, late, kind):
+    text = "a,b\n" + f"{early},padding padding padding\n" * 60_000 + f"{late},padding\n" * 3
+    kinds = {column.name: column.kind for column in read(tmp_path / "t.csv", text).table.columns}
+    assert kinds == {"a": kind, "b": "categorical"}
+
+
+def test_text_that_looks_like_numbers_stays_text_where_the_run_knows_categories(tmp_path):
+    table = read(tmp_path / "t.csv", "zip\n" + "00123\n0123\nA12\n" * 10).table
+    (tmp_path / "new.csv").write_text("zip\n00123\n0123\n")
+    new = load(tmp_path / "new.csv", table=table).train.inputs
+    assert sorted(new.tolist()) == [[0, 1, 0], [1, 0, 0]]
+
+
+def test_whole_numbers_are_the_same_category_however_they_are_written(tmp_path):
+    table = read(tmp_path / "t.csv", "a,b\n" + "1,0.5\n2,1.5\n3,7.5\n" * 20).table
+    (tmp_path / "new.csv").write_text("a,b\n1.0,1\n2,1\n,1\n")
+    flags = load(tmp_path / "new.csv", table=table).train.inputs[:, 1:]
+    assert flags.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "first line is empty"),
+        (b"a,b\n", "no rows"),
+        (b"a,b\n1,2\n1,2,3\n", "Expected 2 columns, got 3"),
+        (b"a,a\n1,2\n", "several columns called 'a'"),
+        ("a,b\n1,café\n".encode("latin-1") * 3, "UTF-8"),
+        (b"a,b\n1.5,inf\n2,1\n", "column 'b' has 1 infinite values, the first in row 0"),
+        (b"a,b\nx1,y1\n", None),
+        (b"a\n" + b"".join(b"text %d\n" % i for i in range(300)), "no column to learn from .*'a': nearly every row"),
+    ],
+)
+def test_csv_files_that_cannot_be_used(tmp_path, text, message):
+    if message is None:
+        assert len(read(tmp_path / "t.csv", text).train) == 1
+        return
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / "t.csv", text)
+
+
+def test_a_parquet_file_that_is_none(tmp_path):
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(InputError, match=r"cannot read .*t.parquet as .parquet"):
+        load(tmp_path / "t.parquet")
+
+
+# --- labels ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_self_supervised_method_never_sees_the_label(csv, tmp_path):
+    frame = pandas.DataFrame(people())
+    shuffled = frame.assign(target=frame["target"].sample(frac=1, random_state=0).to_numpy())
+    runs = [imix.pretrain(f, QUICK, Reading(label="target"), progress=False) for f in (frame, shuffled)]
+    for a, b in zip(*(run.encoder.state_dict().values() for run in runs), strict=True):
+        assert torch.equal(a, b)
+    assert "target" not in [column.name for column in runs[0].table.columns]
+
+
+@pytest.mark.parametrize(
+    ("values", "names", "numbers"),
+    [
+        (["b", "a", None, "b"], ["a", "b"], [1, 0, -1, 1]),
+        ([10, 9, 10, 2], ["2", "9", "10"], [2, 1, 2, 0]),
+        ([1.0, None, 0.0, 1.0], ["0", "1"], [1, -1, 0, 1]),
+        ([True, False, None, True], ["false", "true"], [1, 0, -1, 1]),
+    ],
+)
+def test_labels_become_class_numbers(values, names, numbers):
+    data = load(pa.table({"x": [0.5, 1.5, 2.5, 4.5], "y": pa.array(values)}), reading=Reading(label="y"))
+    assert (list(data.class_names), data.train.labels.tolist()) == (names, numbers)
+
+
+def test_rows_without_a_label_are_trained_on_and_not_evaluated_on():
+    frame = pandas.DataFrame(people())
+    frame.loc[::2, "target"] = None
+    run = imix.pretrain(frame, QUICK, Reading(label="target"), progress=False)
+    assert run.config["data"]["samples"] == 120
+    result = imix.evaluate(run, frame, "knn")
+    assert (result.constants["train"], result.constants["test"]) == (48, "12 held out of train")
+    with pytest.raises(InputError, match="60 rows have none"):
+        imix.pretrain(frame, Settings(method="supclr", encoder="mlp:8-8"), Reading(label="target"), progress=False)
+
+
+def test_labels_that_are_no_classes_or_not_there_are_refused(csv, tmp_path):
+    with pytest.raises(InputError, match=r"no column 'targte'; it has .*'target'"):
+        load(csv, reading=Reading(label="targte"))
+    with pytest.raises(InputError, match=r"'income' of .* has fractions, and labels are classes"):
+        load(csv, reading=Reading(label="income"))
+    with pytest.raises(InputError, match="no values"):
+        load(csv, reading=Reading(label="empty"))
+    unseen = pandas.DataFrame(people(4)).assign(target=["lo", "hi", "top", "mid"])
+    unseen.to_csv(tmp_path / "test.csv", index=False)
+    with pytest.raises(InputError, match=r"labels that the training samples have not: \['top'\]"):
+        load(csv, reading=Reading(label="target", test=str(tmp_path / "test.csv")))
+    with pytest.raises(InputError, match="choose one"):
+        load(pandas.DataFrame(people(4)), [0, 1, 0, 1], Reading(label="target"))
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_embeds_new_files_with_other_columns_around_and_no_label(csv, tmp_path):
+    run = imix.pretrain(csv, QUICK, Reading(label="target"), out=tmp_path / "run", progress=False)
+    new = pandas.DataFrame(people(40, seed=2)).drop(columns=["target", "name", "row", "empty"])
+    new[new.columns[::-1]].to_csv(tmp_path / "new.csv", index=False)
+    found = imix.embed(tmp_path / "run", tmp_path / "new.csv")
+    with torch.no_grad():
+        expected = run.encoder(torch.from_numpy(run.table.encode(as_frame(new)))).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    new.rename(columns={"age": "Age"}).to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(InputError, match="lacks 'age' and has 'Age', not seen in training"):
+        imix.embed(tmp_path / "run", tmp_path / "new.csv")
+    new.assign(extra=1).to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(InputError, match="has 'extra', not seen in training"):
+        imix.embed(tmp_path / "run", tmp_path / "new.csv")
+    assert np.array_equal(imix.embed(tmp_path / "run", tmp_path / "new.csv", columns={"extra": "drop"}), found)
+
+
+def test_a_column_of_another_type_is_refused_by_name(csv):
+    table = load(csv).table
+    for column, values, message in [
+        ("age", ["old", "young"], "column 'age' should hold numbers: .*young"),
+        ("joined", ["soon", "later"], "column 'joined' should hold dates or times"),
+        ("smoker", [0, 7], "column 'smoker' is boolean, but row 1 has 7"),
+        ("income", [1.0, math.inf], "column 'income' has 1 infinite values, the first in row 1"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            table.encode(as_frame(pa.table(people(2) | {column: values})))
+
+
+def test_a_run_on_arrays_refuses_tables_and_the_other_way_round(csv):
+    run = imix.pretrain(np.random.default_rng(0).normal(size=(40, 3)), QUICK, progress=False)
+    with pytest.raises(InputError, match="trained on arrays without gaps"):
+        imix.embed(run, pa.table({"a": [0.5, 1.5], "b": [0.5, 2.5], "c": [0.5, 3.5]}))
+    run = imix.pretrain(csv, QUICK, progress=False)
+    with pytest.raises(InputError, match=r"lacks 'age'.* and has '0'"):
+        imix.embed(run, np.ones((4, 3)))
+
+
+def test_a_run_is_not_resumed_on_another_table(csv, tmp_path):
+    imix.pretrain(csv, QUICK, out=tmp_path / "run", progress=False)
+    pandas.DataFrame(people(seed=9)).to_csv(csv, index=False)
+    with pytest.raises(InputError, match="its table had other columns or values"):
+        imix.pretrain(csv, QUICK, out=tmp_path / "run", resume=True, progress=False)
+
+
+def test_what_columns_are_is_printed(csv, capsys):
+    imix.pretrain(csv, QUICK)
+    assert "2 numeric (age, income), 1 boolean (smoker), 3 categorical" in capsys.readouterr().err
+
+
+# --- named tables ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def forest(tmp_path, monkeypatch):
+    """A file like UCI's, 40 rows, of which the first 12 train."""
+    monkeypatch.setattr(uci, "COVTYPE_TRAIN", 12)
+    rng = np.random.default_rng(0)
+    rows = np.zeros((40, 55), int)
+    rows[:, :10] = rng.integers(0, 3000, (40, 10))
+    rows[np.arange(40), 10 + rng.integers(0, 4, 40)] = 1
+    rows[np.arange(40), 14 + rng.integers(0, 40, 40)] = 1
+    rows[:, 54] = np.arange(40) % 7 + 1
+    text = "".join(",".join(map(str, row)) + "\n" for row in rows)
+    (tmp_path / "covtype.data.gz").write_bytes(gzip.compress(text.encode()))
+    return rows
+
+
+def test_covtype_has_the_papers_columns_split_and_groups(forest, tmp_path):
+    data = load("covtype", reading=Reading(data_dir=str(tmp_path), standardise="none"))
+    assert (len(data.train), len(data.test), data.train.classes) == (12, 28, 7)
+    assert data.table.groups == (10, 4, 40)
+    rows = torch.cat([data.train.inputs, data.test.inputs])
+    assert torch.equal(rows, torch.from_numpy(forest[:, :54]).float())
+    assert torch.equal(torch.cat([data.train.labels, data.test.labels]), torch.from_numpy(forest[:, 54] - 1))
+
+
+@pytest.mark.parametrize(("standardise", "rows"), [("train", slice(12)), ("all", slice(None))])
+def test_covtype_is_standardised_by_training_rows_or_the_whole_file(forest, tmp_path, standardise, rows):
+    data = load("covtype", reading=Reading(data_dir=str(tmp_path), standardise=standardise))
+    x = forest[:, :10].astype(float)
+    expected = (x - x[rows].mean(0)) / x[rows].std(0)
+    np.testing.assert_allclose(data.train.inputs[:, :10], expected[:12], rtol=1e-5, atol=1e-6)
+    assert torch.equal(data.train.inputs[:, 10:], torch.from_numpy(forest[:12, 10:54]).float())
+
+
+def test_a_run_on_covtype_remembers_where_the_file_was(forest, tmp_path):
+    reading = Reading(data_dir=str(tmp_path))
+    imix.pretrain("covtype", QUICK, reading, out=tmp_path / "run", progress=False)
+    assert imix.evaluate(tmp_path / "run", protocol="knn").constants["test"] == 28
+    assert imix.embed(tmp_path / "run", "covtype", data_dir=str(tmp_path)).shape == (40, 2)
+
+
+def test_higgs_draws_its_training_rows_and_tests_on_the_last(tmp_path, monkeypatch):
+    monkeypatch.setattr(uci, "HIGGS_TEST", 50)
+    monkeypatch.setattr(uci, "HIGGS_ROWS", {"higgs100k": 30, "higgs1m": 60})
+    rows = np.random.default_rng(0).normal(size=(200, 29))
+    rows[:, 0] = np.arange(200) % 2
+    np.savetxt(tmp_path / "HIGGS.csv", rows, delimiter=",")
+    small = load("higgs100k", reading=Reading(data_dir=str(tmp_path), standardise="none"))
+    large = load("higgs1m", reading=Reading(data_dir=str(tmp_path)))
+    assert (len(small.train), len(small.test), len(large.train), small.train.shape) == (30, 50, 60, (28,))
+    np.testing.assert_allclose(small.test.inputs, rows[150:, 1:], rtol=1e-6)
+    assert small.test.labels.tolist() == rows[150:, 0].tolist()
+    drawn = {tuple(row) for row in small.train.inputs.tolist()}
+    assert len(drawn) == 30 and drawn <= {tuple(row) for row in rows[:150, 1:].astype(np.float32).tolist()}
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "message"),
+    [
+        ("higgs100k", None, "UCI's data set 280.*--data-dir"),
+        ("higgs1m", ".", "there is none of HIGGS.csv.gz"),
+        ("covtype", ".", "there is none of covtype.data.gz"),
+    ],
+)
+def test_files_that_are_not_there_are_asked_for(name, folder, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=message):
+        load(name, reading=Reading(data_dir=folder))
+
+
+def test_a_file_that_is_not_ucis_is_refused(tmp_path):
+    np.savetxt(tmp_path / "covtype.data", np.ones((3, 4)), delimiter=",")
+    with pytest.raises(InputError, match="not UCI's file: it has 3 rows of 4 columns; 55 columns"):
+        load("covtype", reading=Reading(data_dir=str(tmp_path)))
