@@ -43,6 +43,31 @@ def test_pretrain_evaluate_embed_on_a_file_of_ones_own(run_cli, tmp_path):
     assert (code, out) == (0, f"120 vectors of 8 features written to {tmp_path / 'z.parquet'}\n")
 
 
+def test_a_csv_file_with_strings_and_gaps_from_rows_to_vectors(run_cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kinds = ["cat", "dog", "fox"]
+    rows = [f"{i * 7 % 90 / 2 + 40 * (i % 3)},{kinds[i % 3] if i % 5 else ''},{kinds[i % 3]}" for i in range(90)]
+    with open("pets.csv", "w") as file:
+        file.write("\n".join(["weight;kg,says,animal", *rows]))
+    with open("new.csv", "w") as file:
+        file.write("says,weight;kg\ncow,1\n,\n")
+    with open("wrong.csv", "w") as file:
+        file.write("says,weight\ncow,1\n")
+    flags = ["--label", "animal", "--masking", "0.1", "--resampling", "0.1", "--augment-columns", "numeric", "says"]
+    code, _, err = run_cli("pretrain", "pets.csv", "--out", "run", *QUICK, *flags, "--columns", "says", "categorical")
+    assert (code, "1 numeric (weight;kg), 1 categorical (says)" in err) == (0, True)
+    monkeypatch.chdir("/")
+    code, out, _ = run_cli("evaluate", tmp_path / "run", "--protocol", "knn")
+    assert code == 0 and "18 held out of train" in out
+    code, out, _ = run_cli("evaluate", tmp_path / "run", "--data", tmp_path / "pets.csv", "--label", "animal")
+    assert code == 0 and "linear on" in out
+    assert run_cli("embed", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "z.csv")[0] == 0
+    assert len((tmp_path / "z.csv").read_text().splitlines()) == 3
+    code, _, err = run_cli("embed", tmp_path / "run", tmp_path / "wrong.csv", "--out", tmp_path / "z.csv")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "lacks 'weight;kg' and has 'weight', not seen in training" in err
+
+
 def test_flags_of_the_command_are_the_settings(run_cli, tmp_path):
     flags = ["--method", "byol", "--mix", "cutmix", "--alpha", "2", "--no-fold", "--lr", "0.05", "--seed", "3"]
     assert run_cli("pretrain", "digits", "--out", tmp_path / "run", *QUICK, *flags, "--milestones", "3", "4")[0] == 0
@@ -68,6 +93,14 @@ def test_flags_of_the_command_are_the_settings(run_cli, tmp_path):
         (["pretrain", "digits", "--out", "table.npy"], "is a file; give a folder"),
         (["pretrain", "digits", "--out", "table.npy/run"], "is a file; give a folder"),
         (["pretrain", "digits", "--device", "mps", "--out", "run"], "unknown device 'mps'"),
+        (["pretrain", "pets.csv", "--label", "breed", "--out", "run"], "no column 'breed'; it has 'legs', 'name'"),
+        (
+            ["pretrain", "pets.csv", "--columns", "legs", "number", "--out", "run"],
+            "unknown kind 'number' of column 'legs'",
+        ),
+        (["pretrain", "pets.csv", "--columns", "wings", "numeric", "--out", "run"], "no column 'wings'"),
+        (["pretrain", "pets.csv", "--test", "nowhere.csv", "--out", "run"], "no data set or file .*nowhere.csv"),
+        (["pretrain", "covtype", "--data-dir", ".", "--out", "run"], "none of covtype.data.gz"),
         (["demo", "--seeds", "0"], "seeds must be at least 1; got 0"),
         (["demo", "--out", "table.npy"], "is a file; give a folder"),
         (["pretrain", "digits"], "--out"),
@@ -84,6 +117,7 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(run_cli, tmp_path, monk
     np.save("table.npy", np.ones((8, 3)))
     np.save("inf.npy", np.array([[0.0, np.inf], [1.0, 2.0]]))
     np.savez("short.npz", x=np.ones((4, 2)), y=np.ones(3))
+    (tmp_path / "pets.csv").write_text("legs,name\n4,Rex\n2,Polly\n")
     before = sorted(path.name for path in tmp_path.iterdir())
     code, out, err = run_cli(*arguments)
     assert code == 2

@@ -8,7 +8,6 @@ import torch
 
 import imix
 from imix import InputError, Settings
-from imix.augment import Masking
 from imix.data import Tensors, load
 from imix.data.standardise import Standardise
 
@@ -161,20 +160,3 @@ def test_a_constant_column_stays_finite():
     y = Standardise(2).fit(Tensors(x))(x)
     assert torch.isfinite(y).all()
     assert y[:, 0].abs().max() == 0
-
-
-def test_masking_sets_the_asked_share_of_cells_to_zero_and_leaves_the_rest():
-    x = torch.ones(400, 50)
-    masked = Masking(0.2)(x)
-    assert (masked == 0).float().mean().item() == pytest.approx(0.2, abs=0.01)
-    assert set(masked.unique().tolist()) == {0.0, 1.0}
-    assert Masking(0.0)(x).equal(x)
-    assert Masking(1.0)(x).eq(0).all()
-
-
-def test_masking_draws_anew_for_each_sample_cell_and_view():
-    x = torch.ones(64, 64)
-    one, other = Masking(0.5)(x), Masking(0.5)(x)
-    assert not torch.equal(one, other)
-    assert one.unique(dim=0).shape[0] == 64
-    assert one.unique(dim=1).shape[1] == 64

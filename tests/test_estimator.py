@@ -1,8 +1,11 @@
 """IMixTransformer among scikit-learn's own."""
 
+import pickle
+
 import numpy as np
 import pandas
 import polars
+import pyarrow
 import pytest
 from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression
@@ -72,3 +75,49 @@ def test_defaults_are_those_of_settings_where_names_agree():
     settings, parameters = imix.Settings(), IMixTransformer().get_params()
     shared = {name for name in parameters if hasattr(settings, name)} - {"epochs"}
     assert {name: parameters[name] for name in shared} == {name: getattr(settings, name) for name in shared}
+
+
+def people(n=90):
+    rng = np.random.default_rng(0)
+    label = np.arange(n) % 3
+    return pandas.DataFrame(
+        {
+            "size": np.where(rng.random(n) < 0.1, np.nan, rng.normal(4 * label, 1)),
+            "town": np.where(rng.random(n) < 0.1, None, np.array(["Rome", "Oslo", "Bern"])[label]),
+            "rooms": rng.integers(1, 5, n),
+            "since": pandas.Timestamp("2020-01-01") + pandas.to_timedelta(rng.integers(0, 900, n), "D"),
+        }
+    ), np.array(["a", "b", "c"])[label]
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars", "arrow"])
+def test_a_frame_with_strings_and_gaps_goes_through_a_pipeline_in_one_fit(container):
+    frame, label = people()
+    convert = {"pandas": lambda f: f, "polars": polars.from_pandas, "arrow": pyarrow.Table.from_pandas}[container]
+    pipeline = make_pipeline(IMixTransformer(**QUICK | {"encoder": "mlp:64-256"}), LogisticRegression(max_iter=2000))
+    assert pipeline.fit(convert(frame), label).score(convert(frame), label) > 0.8
+    new = frame[:5].assign(town=["Lima", None, "Rome", "Oslo", "Bern"], size=np.nan)
+    assert set(pipeline.predict(convert(new))) <= {"a", "b", "c"}
+
+
+def test_columns_may_be_told_and_those_that_are_missing_are_named():
+    frame, _ = people()
+    transformer = IMixTransformer(**QUICK, columns={"rooms": "numeric", "since": "drop"}).fit(frame)
+    assert {c.name: c.kind for c in transformer.table_.columns} == {
+        "size": "numeric",
+        "rooms": "numeric",
+        "town": "categorical",
+    }
+    with pytest.raises(ValueError, match="town"):
+        transformer.transform(frame.drop(columns="town"))
+    again = pickle.loads(pickle.dumps(transformer))
+    assert np.array_equal(again.transform(frame), transformer.transform(frame))
+
+
+def test_gaps_in_an_array_are_filled_even_if_training_had_none():
+    transformer = IMixTransformer(**QUICK).fit(X)
+    gap, filled = X[:1].copy(), X[:1].copy()
+    gap[0, 3], filled[0, 3] = np.nan, np.median(X[:, 3])
+    np.testing.assert_allclose(transformer.transform(gap), transformer.transform(filled))
+    gaps = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+    assert np.isfinite(IMixTransformer(**QUICK).fit_transform(gaps)).all()

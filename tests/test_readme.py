@@ -1,4 +1,4 @@
-"""What README shows works as it is shown."""
+"""What README and the guides show works as it is shown."""
 
 import re
 from pathlib import Path
@@ -7,23 +7,29 @@ import pytest
 import torch
 from sklearn.datasets import load_wine
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.slow
-def test_python_blocks_run_one_after_the_other(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("page", "blocks"), [("README.md", 4), ("docs/tables.md", 2)])
+def test_python_blocks_run_one_after_the_other(page, blocks, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    X, y = load_wine(return_X_y=True)
-    names = {"X": X, "y": y}
-    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(blocks) == 4
-    for block in blocks:
+    wine = load_wine(as_frame=True)
+    frame = wine.data.assign(origin=["north", "south", None] * 59 + ["north"], churned=wine.target)
+    names = {"frame": frame, "new_frame": frame.head(9), "y": wine.target}
+    shown = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert len(shown) == blocks
+    for block in shown:
         names |= {"x": torch.randn(8, 20), "q": torch.randn(8, 4), "k": torch.randn(8, 4)}
-        exec(compile(block, "README.md", "exec"), names)
-    assert names["features"].shape == (4096, 32)
-    assert torch.isfinite(names["loss"])
+        exec(compile(block, page, "exec"), names)
+    if page == "README.md":
+        assert names["features"].shape == (4096, 32)
+        assert torch.isfinite(names["loss"])
 
 
-def test_files_it_points_to_exist():
-    for path in re.findall(r"\]\((?!http)([^)]+)\)", README):
-        assert (Path(__file__).parents[1] / path).exists(), path
+@pytest.mark.parametrize(
+    "page", sorted(path.relative_to(ROOT) for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+)
+def test_files_it_points_to_exist(page):
+    for path in re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / page).read_text(encoding="utf-8")):
+        assert ((ROOT / page).parent / path).exists(), path

@@ -2,7 +2,9 @@
 
 import csv
 import re
+import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -44,7 +46,7 @@ def read_csv(path: Path, kinds: Mapping[str, str] | None = None, names: tuple[st
         types = {field.name: _lasting(field.type) for field in start(types).schema}
         while True:
             try:
-                table = _on_disk(start(types))
+                table = _on_disk(start(types), path.name)
                 break
             except pa.ArrowInvalid as error:
                 # What the first block looked like does not hold for the file: such a column is read as text.
@@ -100,14 +102,19 @@ def _lasting(found: Any) -> Any:
     return pa.string()
 
 
-def _on_disk(reader: Any) -> Any:
+def _on_disk(reader: Any, name: str) -> Any:
     """All blocks in a temporary file that is mapped into memory, and gone when nobody needs it any more."""
     import pyarrow as pa
 
     with tempfile.NamedTemporaryFile(prefix="imix-", suffix=".arrow") as file:
         with pa.ipc.new_file(file.name, reader.schema) as writer:
+            rows, told = 0, time.monotonic()
             for block in reader:
                 writer.write_batch(block)
+                rows += block.num_rows
+                if time.monotonic() - told > 10:
+                    print(f"reading {name}: {rows:,} rows so far", file=sys.stderr, flush=True)
+                    told = time.monotonic()
         return pa.ipc.open_file(pa.memory_map(file.name)).read_all()
 
 

@@ -36,8 +36,10 @@ class Frame:
         import pyarrow as pa
 
         column = self.read(name)
-        long = pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
-        return column.cast(pa.string()) if long else column
+        if not pa.types.is_dictionary(column.type):
+            return _plain_text(column)
+        parts = [pa.DictionaryArray.from_arrays(part.indices, _plain_text(part.dictionary)) for part in column.chunks]
+        return pa.chunked_array(parts, pa.dictionary(column.type.index_type, _plain_text(parts[0].dictionary).type))
 
     def check(self, name: str) -> None:
         """Refuse a name that no column has."""
@@ -107,6 +109,13 @@ def read_parquet(path: Path) -> Frame:
             raise InputError(f"cannot read column {column!r} of {path}: {_first_line(error)}") from error
 
     return Frame(str(path), tuple(schema.names), rows, read)
+
+
+def _plain_text(values: Any) -> Any:
+    import pyarrow as pa
+
+    other = pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type)
+    return values.cast(pa.string()) if other else values
 
 
 def _chunked(values: Any) -> Any:
