@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("--method", default="npair")
     parser.add_argument("--mix", default="mixup")
     parser.add_argument("--masking", type=float, default=0.0)
+    parser.add_argument("--resampling", type=float, default=0.0)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--epochs", type=int, default=500)
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction)
@@ -62,6 +63,7 @@ def main() -> None:
             mix=given.mix,
             alpha=2.0,
             masking=given.masking,
+            resampling=given.resampling,
             augment_columns=("numeric",),
             temperature=0.1,
             encoder="mlp",
@@ -79,6 +81,7 @@ def main() -> None:
             "method": given.method,
             "mix": given.mix,
             "masking": given.masking,
+            "resampling": given.resampling,
             "seed": seed,
             "linear": round(linear.accuracy, 4),
             "linear, paper's way": round(linear.details["paper_accuracy"], 4),

@@ -112,7 +112,9 @@ def test_masking_and_resampling_go_together():
 
 
 def test_columns_that_are_not_there_are_named_before_anything_is_written(tmp_path):
-    with pytest.raises(InputError, match="no column or kind 'd'; there are 'a', 'b', 'c'"):
+    with pytest.raises(
+        InputError, match=r"no column or kind 'd'; there are 'a' \(numeric\), 'b' \(numeric\), 'c' \(categorical\)"
+    ):
         imix.pretrain(TABLE, Settings(masking=0.2, augment_columns=("d",)), out=tmp_path / "run", progress=False)
     with pytest.raises(InputError, match="augment_columns names columns of a table"):
         imix.pretrain(torch.randn(8, 3), Settings(masking=0.2, augment_columns=("0",)), progress=False)

@@ -54,7 +54,7 @@ def test_the_callers_array_is_not_changed_by_training():
             None,
             r"2 values that are NaN, .*; the first is nan at \[1, 0, 0\]",
         ),
-        (np.array([[0, 1], [np.nan, 2], [np.inf, 0]]), None, "column '0' has 1 infinite values, the first in row 2"),
+        (np.array([[0, 1], [np.nan, 2], [np.inf, 0]]), None, "column '0' .* has 1 infinite values, the first in row 2"),
         (np.full((2, 2), 1e300), None, "too large"),
         (np.ones((4, 0)), None, r"got shape \(4, 0\)"),
         (np.ones((4, 2)), [0, 1, np.nan, 1], "NaN at row 2"),

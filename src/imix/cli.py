@@ -4,6 +4,7 @@ import contextlib
 import functools
 import io
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -167,7 +168,7 @@ def _one_line(boxed: str) -> str:
     lines = [line.strip(" │") for line in boxed.splitlines()]
     rules = [number for number, line in enumerate(lines) if is_rule(line)]
     paragraph = lines[rules[0] + 1 : rules[1]] if len(rules) > 1 else lines
-    return " ".join(paragraph).removeprefix("Error parsing __tyro-dummy-inner__.settings: ") + " (see --help)"
+    return re.sub(r"^Error parsing __tyro-dummy-inner__\.\w+: ", "", " ".join(paragraph)) + " (see --help)"
 
 
 def _leave(message: str, code: int) -> None:

@@ -1,7 +1,7 @@
 """The scikit-learn face: `IMixTransformer().fit(X).transform(X)`."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -43,8 +43,8 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         alpha: float = 1.0,
         input_mix: int = 0,
         masking: float = 0.0,
-        resampling: float = 0.0,
-        augment_columns: Sequence[str] = (),
+        resampling: float | None = None,
+        augment_columns: tuple[str, ...] = (),
         columns: Mapping[str, str] | None = None,
         encoder: str = "small",
         temperature: float = 0.2,
@@ -80,7 +80,6 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """Learn from the rows of X, (N, F); returns self."""
         others = ("random_state", "verbose", "columns")
         parameters = {name: value for name, value in self.get_params().items() if name not in others}
-        parameters["augment_columns"] = tuple(self.augment_columns)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         settings = Settings(**parameters, seed=seed)
         frame, _ = self._validated(X, reset=True)

@@ -3,7 +3,6 @@
 No torch here, so that `imix --help` is quick.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from types import UnionType
@@ -32,8 +31,9 @@ class Settings:
     """How many auxiliary samples InputMix blends into each view; 0 for no InputMix."""
     masking: float = 0.0
     """Each cell of each view is set to 0 with this probability; a category as a whole."""
-    resampling: float = 0.0
-    """Each cell of each view gets, with this probability, the value of that column in another row of the batch."""
+    resampling: float | None = None
+    """Each cell of each view gets, with this probability, the value of that column in another row of the batch; by
+    default 0.3 for rows of a table or array, and 0 for anything else."""
     augment_columns: tuple[str, ...] = ()
     """Columns that masking and resampling touch, by name or kind (numeric, categorical, ...); by default all."""
 
@@ -90,6 +90,8 @@ class Settings:
         _check_choices(self)
         for name, kind in get_type_hints(type(self)).items():
             object.__setattr__(self, name, _number(name, kind, getattr(self, name)))
+        if isinstance(self.augment_columns, str):
+            object.__setattr__(self, "augment_columns", (self.augment_columns,))
         for name in ("alpha", "temperature", "epochs", "batch_size", "dim", "queue"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be above 0; got {getattr(self, name)}")
@@ -98,7 +100,7 @@ class Settings:
         if self.warmup is not None and not 0 <= self.warmup < self.epochs:
             raise InputError(f"warmup must be at least 0 and less than epochs={self.epochs}; got {self.warmup}")
         for name in ("masking", "resampling", "momentum"):
-            if not 0 <= getattr(self, name) <= 1:
+            if getattr(self, name) is not None and not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} must lie within 0 and 1; got {getattr(self, name)}")
         for name in ("input_mix", "weight_decay", "seed", "checkpoint_minutes"):
             if getattr(self, name) < 0:
@@ -116,7 +118,7 @@ class Reading:
 
     label: str | None = None
     """Column of a table that holds the classes; no self-supervised method sees it."""
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
     """Kinds of a table's columns (numeric, boolean, categorical, datetime, drop), where what is found out is not what
     you want: NAME KIND NAME KIND ..."""
     test: str | None = None
@@ -129,6 +131,9 @@ class Reading:
 
     def __post_init__(self) -> None:
         _check_choices(self)
+        label = None if self.label is None else str(self.label)  # columns of a frame may be called 0, 1, ...
+        object.__setattr__(self, "label", label)
+        object.__setattr__(self, "columns", {str(name): kind for name, kind in self.columns.items()})
         for name, kind in self.columns.items():
             if kind not in KINDS:
                 raise InputError(f"unknown kind {kind!r} of column {name!r}; choose from {', '.join(KINDS)}")

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from imix.batch import Batch, size
@@ -48,6 +49,9 @@ def load(
         raise InputError(f"labels belong to arrays and frames; {str(data)!r} brings its own if it has any")
     # A run remembers where things are.
     reading = replace(reading, test=_absolute(reading.test), data_dir=_absolute(reading.data_dir))
+    tabular = Path(data).name.lower().endswith(TABLES)
+    if reading.test and (str(data) in NAMED or not tabular):
+        raise InputError(f"a file of test samples belongs to a table; {str(data)!r} brings its own if it has any")
     if str(data) in NAMED:
         return _assemble(str(data), NAMED[str(data)](reading), reading, table)
     path = Path(data).absolute()
@@ -55,7 +59,7 @@ def load(
     for place in (path, *([Path(reading.test)] if reading.test else [])):
         if not place.exists():
             raise InputError(f"no data set or file {str(data if place is path else place)!r} ({known})")
-    if path.name.endswith(TABLES):
+    if tabular:
         train, *test = read_frames(path, reading, table)
         return _assemble(str(path), Parts(train, x_test=test[0] if test else None), reading, table)
     if path.suffix not in ARRAYS:
@@ -66,7 +70,7 @@ def load(
 def _assemble(name: str, parts: Parts, reading: Reading, table: Table | None) -> Data:
     """Parts as data. Frames are tables, and so are rows (N, F) with gaps or where columns are spoken of."""
     called = {"x": "the data" if name == "given" else name, "x_test": f"{name}, test samples"}
-    xs = {part: x for part, x in (("x", parts.x), ("x_test", parts.x_test)) if x is not None}
+    xs = {part: _unmasked(x) for part, x in (("x", parts.x), ("x_test", parts.x_test)) if x is not None}
     labels: list[Tensor | None] = [None] * len(xs)
     class_names: list[str] = []
     if table is not None or reading.label or reading.columns or any(is_frame(x) or has_gaps(x) for x in xs.values()):
@@ -86,6 +90,11 @@ def _assemble(name: str, parts: Parts, reading: Reading, table: Table | None) ->
             class_names = [str(value) for value in classes]
     train, *test = [Tensors(x, y) for x, y in zip(inputs, labels, strict=True)]
     return Data(name, train, test[0] if test else None, class_names, reading, table)
+
+
+def _unmasked(x: Any) -> Any:
+    """NumPy's masked values are gaps."""
+    return np.ma.filled(x.astype(float), np.nan) if isinstance(x, np.ma.MaskedArray) else x
 
 
 def _absolute(path: str | None) -> str | None:

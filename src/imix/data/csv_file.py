@@ -13,72 +13,85 @@ from imix.data.frame import Frame
 from imix.errors import InputError
 
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
-BLOCK = 1 << 20  # bytes parsed at a time
+BLOCK, LARGEST_BLOCK = 1 << 20, 1 << 30  # bytes parsed at a time; more where a row needs it
 DELIMITERS = ",;\t|"
 MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none", "<NA>", "NaT")
 
 
-def read_csv(path: Path, kinds: Mapping[str, str] | None = None, names: tuple[str, ...] = ()) -> Frame:
+def read_csv(path: Path, kinds: Mapping[str, str] | None = None) -> Frame:
     """A CSV file: comma, semicolon, tab or bar, plain or compressed, in UTF-8.
 
-    The first line names the columns, unless all of it is numbers (then they are called 0, 1, ...) or `names` are given.
-    Types are found out from the whole file; a column whose kind is known to be categorical stays text.
+    The first line names the columns; where it is numbers that can be no names, they are called 0, 1, ... Types are
+    found out from the whole file; a column whose kind is known to be categorical stays text.
     """
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    delimiter, first = _first_line(path)
-    named = not all(map(_is_number, first))
-    columns = [name.strip() for name in first] if named else list(names or map(str, range(len(first))))
+    skipped, delimiter, columns = _header(path)
     Frame(str(path), tuple(columns), 1, lambda name: None)  # names that occur twice are refused before the work
-    text = {name for name, kind in (kinds or {}).items() if kind == "categorical"}
-    options = {
-        "read_options": arrow_csv.ReadOptions(block_size=BLOCK, column_names=columns, skip_rows=int(named)),
-        "parse_options": arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-    }
+    texts = {name for name, kind in (kinds or {}).items() if kind == "categorical"}
+    types = {name: pa.string() for name in columns if name in texts}
+    block = BLOCK
 
-    def start(types: dict[str, Any]) -> Any:
-        convert = arrow_csv.ConvertOptions(column_types=types, null_values=MISSING, strings_can_be_null=True)
-        return arrow_csv.open_csv(path, convert_options=convert, **options)
+    def start() -> Any:
+        return arrow_csv.open_csv(
+            path,
+            arrow_csv.ReadOptions(block_size=block, column_names=columns, skip_rows=skipped),
+            arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            arrow_csv.ConvertOptions(column_types=types, null_values=MISSING, strings_can_be_null=True),
+        )
 
-    try:
-        types = {name: pa.string() for name in columns if name in text}
-        types = {field.name: _lasting(field.type) for field in start(types).schema}
-        while True:
-            try:
-                table = _on_disk(start(types), path.name)
-                break
-            except pa.ArrowInvalid as error:
-                # What the first block looked like does not hold for the file: such a column is read as text.
-                failed = re.findall(r"CSV column #(\d+)", str(error))
-                if not failed or types[columns[int(failed[0])]] == pa.string():
-                    raise
-                types[columns[int(failed[0])]] = pa.string()
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"cannot read {path} as .csv: {_reason(error)}") from error
-    settled = {name for name in columns if name not in text and types[name] == pa.string()}
-    return Frame(
-        str(path),
-        tuple(columns),
-        table.num_rows,
-        lambda name: _settled(table.column(name), name in settled),
-    )
+    table = None
+    while table is None:
+        try:
+            types = (
+                {field.name: _lasting(field.type) for field in start().schema} if len(types) < len(columns) else types
+            )
+            table = _on_disk(start(), path.name)
+        except (pa.ArrowInvalid, OSError) as error:
+            # What the first block looked like may not hold for the file: such a column is read as text.
+            failed = [columns[int(number)] for number in re.findall(r"CSV column #(\d+)", str(error))]
+            if failed and types.get(failed[0]) != pa.string():
+                types = types | {failed[0]: pa.string()}
+            elif "straddling" in str(error) and block < LARGEST_BLOCK:
+                block *= 8
+            else:
+                raise InputError(f"cannot read {path} as .csv: {_reason(error)}") from error
+    was_text = {name for name in columns if types[name] == pa.string()}
+
+    def column(name: str) -> Any:
+        return _trimmed(table.column(name), name not in texts) if name in was_text else table.column(name)
+
+    return Frame(str(path), tuple(columns), table.num_rows, column)
 
 
-def _first_line(path: Path) -> tuple[str, list[str]]:
-    """The delimiter, and the fields of the first line."""
+def _header(path: Path) -> tuple[int, str, list[str]]:
+    """How many lines to skip, the delimiter, and the names of the columns."""
     import pyarrow as pa
 
     try:
         with pa.input_stream(str(path)) as stream:
-            start = stream.read(BLOCK)
-    except (pa.ArrowException, OSError) as error:
+            lines = stream.read(16 * BLOCK).removeprefix(b"\xef\xbb\xbf").splitlines()
+        blank = next((number for number, line in enumerate(lines) if line.strip()), len(lines))
+        first, *others = [line.decode() for line in lines[blank : blank + 2]] or [""]
+        delimiter = max(DELIMITERS, key=first.count)
+        fields, *more = csv.reader([first, *others], delimiter=delimiter)
+    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot read {path} as .csv: {_reason(error)}") from error
-    line = start.decode("utf-8-sig", errors="replace").split("\n", 1)[0].strip("\r")
-    if not line:
-        raise InputError(f"cannot read {path} as .csv: its first line is empty")
-    delimiter = max(DELIMITERS, key=line.count)
-    return delimiter, next(csv.reader([line], delimiter=delimiter))
+    names = [name.strip() for name in fields]
+    if _are_names(names, more[0] if more else []):
+        return blank + 1, delimiter, names
+    return blank, delimiter, [str(number) for number in range(len(names))]
+
+
+def _are_names(first: list[str], second: list[str]) -> bool:
+    """Whether the first line names columns: not if it is numbers, unless they count columns or head fractions."""
+    if not all(map(_is_number, first)):
+        return True
+    if first == [str(number) for number in range(len(first))]:
+        return True
+    whole = all(re.fullmatch(r"\d+", name) for name in first) and len(set(first)) == len(first)
+    return whole and any(_is_number(value) and not re.fullmatch(r"-?\d+", value) for value in second)
 
 
 def _is_number(text: str) -> bool:
@@ -118,16 +131,14 @@ def _on_disk(reader: Any, name: str) -> Any:
         return pa.ipc.open_file(pa.memory_map(file.name)).read_all()
 
 
-def _settled(column: Any, text: bool) -> Any:
-    """A column as it is; one that was read as text as numbers, booleans or times if all of it is that."""
+def _trimmed(column: Any, settles: bool) -> Any:
+    """Text without spaces around it; where it `settles`, as numbers, booleans or times if all of it is that."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not text:
-        return column
     trimmed = pc.utf8_trim_whitespace(column)
     trimmed = pc.if_else(pc.is_in(trimmed, pa.array(MISSING)), None, trimmed)
-    for kind in (pa.float64(), pa.bool_(), pa.timestamp("s"), pa.timestamp("us")):
+    for kind in (pa.float64(), pa.bool_(), pa.timestamp("s"), pa.timestamp("us")) if settles else ():
         try:
             return trimmed.cast(kind)
         except pa.ArrowInvalid:
@@ -137,4 +148,4 @@ def _settled(column: Any, text: bool) -> Any:
 
 def _reason(error: Exception) -> str:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
-    return f"{reason}; is it UTF-8?" if "UTF8" in reason else reason
+    return f"{reason}; is it UTF-8?" if "UTF8" in reason or isinstance(error, UnicodeDecodeError) else reason

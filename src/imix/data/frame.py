@@ -74,7 +74,7 @@ def as_frame(data: Any, name: str = "the table") -> Frame:
     if isinstance(data, Frame):
         return data
     if not is_frame(data):
-        array = np.asarray(data)
+        array = data.detach().cpu().numpy() if isinstance(data, Tensor) else np.asarray(data)
         if array.ndim != 2 or array.dtype.kind not in "biuf":
             raise InputError(f"{name} must be a frame, or rows of numbers (N, F); got {array.dtype} of {array.shape}")
         columns = tuple(map(str, range(array.shape[1])))
@@ -119,14 +119,16 @@ def _plain_text(values: Any) -> Any:
 
 
 def _chunked(values: Any) -> Any:
-    """A column of pandas or NumPy as arrow; values of several kinds become text."""
+    """A column of pandas or NumPy as arrow; values of kinds that arrow does not know, or of several, become text."""
     import pyarrow as pa
 
     try:
         column = pa.array(values, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        missing = pa.array([value is None or value != value for value in values])
-        column = pa.array([str(value) for value in values], mask=missing.to_numpy(zero_copy_only=False))
+        inner = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if isinstance(inner, pa.BaseExtensionType):
+            raise TypeError(f"{inner} is known to pandas alone")
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        column = pa.array([str(value) for value in values], mask=values.isna().to_numpy())
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
 
 

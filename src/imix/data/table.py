@@ -1,6 +1,7 @@
 """A table as rows of numbers: fitted to training rows, kept in the run, and applied to every table that comes later."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -25,31 +26,27 @@ class Table:
         train: Frame,
         kinds: Mapping[str, str] | None = None,
         label: str | None = None,
-        scaling: tuple[Frame, ...] | None = None,
+        scaling: Sequence[Frame] = (),
     ) -> "Table":
         """Learn from training rows; `kinds` overrides what is found out about columns, `label` is left alone.
 
         Measured columns are scaled by the rows of the `scaling` frames, or not at all where there is none.
         """
-        kinds = dict(kinds or {})
-        if label is not None:
-            train.check(label)
-        for name in kinds:
-            train.check(name)
         columns: list[Column] = []
         ignored: dict[str, str] = {}
-        for name in train.columns:
-            if name == label:
-                ignored[name] = "it is the label"
-                continue
-            column = train.column(name)
-            kind, why = (kinds[name], "as asked") if name in kinds else find_kind(name, column, train.numbers)
+        for name, (kind, why) in find_kinds(train, kinds, label).items():
             if kind == "drop":
                 ignored[name] = why
-            elif kind == "categorical":
-                columns.append(Categorical.fit(name, column))
-            else:
-                columns.append(Measured.fit(name, kind, column, _joined(name, column, train, scaling)))
+                continue
+            for frame in scaling:
+                frame.check(name)
+            with naming(name, kind):
+                column = train.column(name)
+                if kind == "categorical":
+                    columns.append(Categorical.fit(name, column))
+                else:
+                    among = [column if frame is train else frame.column(name) for frame in scaling]
+                    columns.append(Measured.fit(name, kind, column, among))
         if not columns:
             reasons = "; ".join(f"{name!r}: {why}" for name, why in ignored.items())
             raise InputError(f"{train.name} has no column to learn from ({reasons})")
@@ -68,7 +65,12 @@ class Table:
         rows = np.empty((frame.rows, self.width), np.float32)
         at = 0
         for column in self.columns:
-            rows[:, at : at + column.width] = column.encode(frame.column(column.name))
+            part = rows[:, at : at + column.width]
+            with naming(column.name, column.kind), np.errstate(all="ignore"):
+                part[:] = column.encode(frame.column(column.name))
+            if not np.isfinite(part).all():
+                row = int((~np.isfinite(part)).any(1).argmax())
+                raise InputError(f"column {column.name!r} has values that are too large, the first in row {row}")
             at += column.width
         return rows
 
@@ -76,6 +78,11 @@ class Table:
     def width(self) -> int:
         """How many numbers a row becomes."""
         return sum(column.width for column in self.columns)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Kinds of the columns, by name."""
+        return {column.name: column.kind for column in self.columns}
 
     @property
     def groups(self) -> tuple[int, ...]:
@@ -89,12 +96,13 @@ class Table:
         """For each number of a row, which column it belongs to."""
         return tuple(at for at, column in enumerate(self.columns) for _ in range(column.width))
 
-    def chosen(self, names: tuple[str, ...]) -> tuple[bool, ...]:
-        """For each column, whether its name or kind is among `names`."""
-        known = {name for column in self.columns for name in (column.name, column.kind)} | set(KINDS)
+    def chosen(self, names: Sequence[str]) -> tuple[bool, ...]:
+        """For each column, whether its name or kind is among `names`; all where there are none."""
+        known = {name for column in self.columns for name in (column.name, column.kind)}
         if unknown := [name for name in names if name not in known]:
-            raise InputError(f"no column or kind {_names(unknown)}; there are {_names([c.name for c in self.columns])}")
-        return tuple(column.name in names or column.kind in names for column in self.columns)
+            there = ", ".join(f"{name!r} ({kind})" for name, kind in self.kinds.items())
+            raise InputError(f"no column or kind {_names(unknown)}; there are {there}")
+        return tuple(not names or column.name in names or column.kind in names for column in self.columns)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -110,24 +118,43 @@ class Table:
         return cls(tuple(columns), dict(value["ignored"]))
 
     def __str__(self) -> str:
-        counts = {kind: [c.name for c in self.columns if c.kind == kind] for kind in KINDS}
-        parts = [f"{len(names)} {kind} ({', '.join(names)})" for kind, names in counts.items() if names]
+        by_kind = {kind: [name for name, found in self.kinds.items() if found == kind] for kind in KINDS}
+        parts = [f"{len(names)} {kind} ({', '.join(names)})" for kind, names in by_kind.items() if names]
         left = [f"without {name!r}: {why}" for name, why in self.ignored.items()]
         return "; ".join([f"{', '.join(parts)} columns as {self.width} numbers", *left])
 
 
-def _joined(name: str, column: Any, train: Frame, scaling: tuple[Frame, ...] | None) -> Any:
-    """The column in all frames that scale it."""
+def find_kinds(train: Frame, kinds: Mapping[str, str] | None, label: str | None) -> dict[str, tuple[str, str]]:
+    """The kind of each column, as told or found out, and why where it is one to drop."""
+    kinds = kinds or {}
+    for name in (*kinds, *([] if label is None else [label])):
+        train.check(name)
+    found = {}
+    for name in train.columns:
+        if name == label:
+            found[name] = ("drop", "it is the label")
+        elif name in kinds:
+            found[name] = (kinds[name], "as asked")
+        else:
+            with naming(name, "numeric"):
+                found[name] = find_kind(train.column(name), train.numbers)
+    return found
+
+
+@contextmanager
+def naming(name: str, kind: str) -> Iterator[None]:
+    """Say which column it is that cannot be read as what it should be."""
     import pyarrow as pa
 
-    if scaling is None:
-        return None
-    parts = [column if frame is train else frame.column(name) for frame in scaling]
-    if len(parts) == 1:
-        return parts[0]
-    return pa.chunked_array([chunk for part in parts for chunk in part.cast(column.type).chunks], column.type)
+    try:
+        yield
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        if isinstance(error, InputError) and str(error).startswith("column "):
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"column {name!r} cannot be read as {kind}: {reason}") from error
 
 
-def _names(names: list[str]) -> str:
+def _names(names: Sequence[str]) -> str:
     shown = ", ".join(map(repr, names[:10]))
     return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"

@@ -1,32 +1,40 @@
 """Tables to samples: frames as rows of numbers, and classes out of the label column."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from imix.data.columns import as_text, is_fractional
 from imix.data.csv_file import read_csv
 from imix.data.frame import Frame, read_parquet
-from imix.data.table import Table
+from imix.data.table import Table, find_kinds, naming
+from imix.data.values import as_text, has_fractions, holds_numbers
 from imix.errors import InputError
 from imix.settings import Reading
 
 
 def read_frames(path: Path, reading: Reading, table: Table | None = None) -> list[Frame]:
-    """A .csv (.tsv, also compressed) or .parquet file, and the file of test samples if `reading` names one."""
-    kinds = dict(reading.columns) | ({} if table is None else {column.name: column.kind for column in table.columns})
-    paths = [path] if reading.test is None else [path, Path(reading.test)]
-    return [read_parquet(place) if place.suffix == ".parquet" else read_csv(place, kinds) for place in paths]
+    """A .csv (.tsv, also compressed) or .parquet file, and the file of test samples if `reading` names one.
+
+    What a file's text means is decided once, by the training rows.
+    """
+    label = {} if reading.label is None else {reading.label: "categorical"}
+    train = _read(path, reading.columns | label if table is None else table.kinds | label)
+    if reading.test is None:
+        return [train]
+    found = {name: kind for name, (kind, _) in find_kinds(train, reading.columns, reading.label).items()}
+    return [train, _read(Path(reading.test), found | label if table is None else table.kinds | label)]
 
 
 def encode_frames(frames: Sequence[Frame], reading: Reading, table: Table | None) -> tuple[Table, list[Tensor]]:
     """Training rows and, if any, test rows as numbers; `table` is fitted to the former where there is none."""
     if table is None:
-        scaling = {"train": (frames[0],), "all": tuple(frames), "none": None}[reading.standardise]
+        scaling = {"train": frames[:1], "all": frames, "none": ()}[reading.standardise]
         table = Table.fit(frames[0], reading.columns, reading.label, scaling)
+    elif reading.label in table.kinds:
+        raise InputError(f"column {reading.label!r} was an input of this run, so it cannot be its label")
     else:
         also = {name: "as asked" for name, kind in reading.columns.items() if kind == "drop"}
         also |= {} if reading.label is None else {reading.label: "it is the label"}
@@ -39,25 +47,30 @@ def encode_labels(frames: Sequence[Frame], label: str) -> tuple[list[Tensor], li
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    classes: list[str] = []
-    numbers = []
     for frame in frames:
         frame.check(label)
-        column = frame.column(label)
-        if is_fractional(column):
-            raise InputError(
-                f"column {label!r} of {frame.name} has fractions, and labels are classes; to keep it out of the "
-                f"samples use --columns {label} drop"
-            )
-        text = as_text(label, column)
-        found = [name for name in text.unique().to_pylist() if name is not None]
-        classes = classes or sorted(found, key=_in_order)
-        if not classes:
-            raise InputError(f"the label column {label!r} of {frame.name} has no values")
-        if unseen := sorted(set(found) - set(classes)):
+    with naming(label, "a label"):
+        columns = [frame.column(label) for frame in frames]
+        numbers = holds_numbers(columns[0])
+        texts = [as_text(column, numbers) for column in columns]
+    found = [[name for name in text.unique().to_pylist() if name is not None] for text in texts]
+    classes = sorted(found[0], key=_in_order)
+    if not classes:
+        raise InputError(f"the label column {label!r} of {frames[0].name} has no values")
+    if numbers and has_fractions(np.array(classes, float)):
+        raise InputError(
+            f"column {label!r} of {frames[0].name} has fractions, and labels are classes; to keep it out of the "
+            f"samples use --columns {label} drop"
+        )
+    for frame, names in zip(frames, found, strict=True):
+        if unseen := sorted(set(names) - set(classes)):
             raise InputError(f"{frame.name} has labels that the training samples have not: {unseen[:5]}")
-        numbers.append(pc.fill_null(pc.index_in(text, pa.array(classes)), -1).to_numpy())
-    return [torch.from_numpy(part.astype(np.int64)) for part in numbers], classes
+    places = [pc.fill_null(pc.index_in(text, pa.array(classes)), -1).to_numpy() for text in texts]
+    return [torch.from_numpy(place.astype(np.int64)) for place in places], classes
+
+
+def _read(path: Path, kinds: Mapping[str, str]) -> Frame:
+    return read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path, kinds)
 
 
 def _in_order(name: str) -> tuple[bool, float, str]:

@@ -7,8 +7,9 @@ from imix.data import Data
 from imix.errors import InputError
 from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
 from imix.mix import CutMix, MixOperator, MixUp
-from imix.settings import KINDS, Settings
+from imix.settings import Settings
 
+RESAMPLING = 0.3  # for rows, unless set: without a view of their own they make few-label features much worse
 SOFTMAX = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
 
 
@@ -22,8 +23,10 @@ def make_mix(settings: Settings) -> MixOperator | None:
 
 def make_augment(settings: Settings, data: Data) -> Augment:
     """How a view is made."""
-    cells = _cells(settings, data)
-    steps: list[nn.Module] = [Resampling(settings.resampling, cells)] if settings.resampling else []
+    cells, p = _cells(settings, data), settings.resampling
+    if p is None:
+        p = RESAMPLING if len(data.train.shape or ()) == 1 else 0.0
+    steps: list[nn.Module] = [Resampling(p, cells)] if p else []
     steps += [Masking(settings.masking, cells)] if settings.masking else []
     return nn.Sequential(*steps) if steps else no_augment
 
@@ -34,7 +37,7 @@ def _cells(settings: Settings, data: Data) -> list[int] | None:
         if settings.augment_columns:
             raise InputError(f"augment_columns names columns of a table; {data.name} is none")
         return None
-    touched = data.table.chosen(settings.augment_columns or KINDS)
+    touched = data.table.chosen(settings.augment_columns)
     return [cell if touched[cell] else -1 for cell in data.table.cells]
 
 

@@ -1,0 +1,115 @@
+"""Arrow's many types as numbers in float64, as parts of times, and as text in one canonical form.
+
+The same value gives the same text however it was stored: 1, 1.0 and "1" where a column holds numbers, true and "True",
+text without spaces around it. Empty text is a gap.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from imix.errors import InputError
+
+# A number as text; with a leading zero it is a code (a zip, an id) and stays as it is.
+NUMBER = re.compile(r"[-+]?(?:0|[1-9]\d*|(?=\.\d))(?:\.\d*)?(?:[eE][-+]?\d+)?")
+WHOLE = re.compile(r"[-+]?\d+")
+
+
+def is_measured(kind: Any) -> bool:
+    """Whether an arrow type is of numbers, durations or times of day."""
+    import pyarrow as pa
+
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_duration, pa.types.is_time)
+    return any(test(kind) for test in tests)
+
+
+def holds_numbers(column: Any) -> bool:
+    """Whether a column is of numbers, or of text all of which are numbers."""
+    import pyarrow as pa
+
+    column = plain(column)
+    if not pa.types.is_string(column.type):
+        return is_measured(column.type)
+    texts = as_text(column, numbers=False).unique().drop_null().to_pylist()
+    return bool(texts) and all(map(NUMBER.fullmatch, texts))
+
+
+def has_fractions(values: np.ndarray) -> bool:
+    """Whether some of these numbers are not whole."""
+    return not np.array_equal(values, np.floor(values), equal_nan=True)
+
+
+def as_numbers(column: Any, truth: bool = False) -> np.ndarray:
+    """A column in float64, NaN where it has gaps; text is parsed, as true and false where it is about `truth`."""
+    import pyarrow as pa
+
+    column = plain(column)
+    kind, unit = column.type, 1.0
+    if pa.types.is_string(kind):
+        column = as_text(column, numbers=False)
+        column = column.cast(pa.bool_()) if truth else column
+    elif pa.types.is_duration(kind) or pa.types.is_time(kind):  # in seconds
+        column, unit = column.cast(pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us")), 1e-6
+        column = column.cast(pa.int64())
+    values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy() * unit
+    infinite = np.isinf(values)
+    if infinite.any():
+        raise InputError(f"it has {int(infinite.sum())} infinite values, the first in row {int(infinite.argmax())}")
+    return values
+
+
+def as_times(column: Any, parts: Sequence[str]) -> np.ndarray:
+    """Parts (year, month, day, weekday, hour, minute, second) of a column's times, in UTC where they have a zone."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = plain(column)
+    if pc.all(pc.is_null(column, nan_is_null=True)).as_py():
+        return np.full((len(column), len(parts)), np.nan)
+    if pa.types.is_string(column.type):
+        column = as_text(column, numbers=False)
+    column = column.cast(pa.timestamp("us"))
+    taken = [(pc.day_of_week if part == "weekday" else getattr(pc, part))(column) for part in parts]
+    return np.column_stack([part.cast(pa.float64()).to_numpy() for part in taken])
+
+
+def as_text(column: Any, numbers: bool) -> Any:
+    """A column as text, each value in its canonical form; `numbers` says that text which is a number is one."""
+    import pyarrow as pa
+
+    column = plain(column)
+    kind = column.type
+    if is_measured(kind) and not pa.types.is_integer(kind):
+        different, places = np.unique(as_numbers(column), return_inverse=True)
+        texts = [None if np.isnan(value) else _number(repr(value)) for value in different.tolist()]
+        return pa.chunked_array([pa.array(texts, pa.string()).take(pa.array(places))])
+    text = column.cast(pa.string())
+    if not pa.types.is_string(kind):
+        return text
+    coded = text.dictionary_encode().unify_dictionaries()
+    names = [_canonical(value, numbers) for value in coded.chunk(0).dictionary.to_pylist()] if len(text) else []
+    return pa.chunked_array([pa.array(names, pa.string()).take(part.indices) for part in coded.chunks], pa.string())
+
+
+def plain(column: Any) -> Any:
+    """A column without its dictionary, if it has one."""
+    import pyarrow as pa
+
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _canonical(text: str, numbers: bool) -> str | None:
+    text = text.strip()
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    return _number(text) if numbers and NUMBER.fullmatch(text) else text or None
+
+
+def _number(text: str) -> str:
+    """The shortest text for a number that is given as text."""
+    if WHOLE.fullmatch(text):
+        return str(int(text))
+    value = float(text)
+    return f"{value:.0f}" if value == np.floor(value) and abs(value) < 2**63 else repr(value)
