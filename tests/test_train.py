@@ -524,13 +524,13 @@ def test_settings_that_cannot_be_are_refused_by_name(changes, message):
 def test_every_face_trains_the_same_encoder(table, tmp_path):
     """Python, the command line, scikit-learn and a loop of one's own around the method: the same weights."""
     np.save(tmp_path / "x.npy", table[0].numpy())
-    settings = replace(SMALL, resampling=0, seed=int(np.random.RandomState(5).randint(2**31 - 1)))
+    settings = replace(SMALL, masking=0, seed=int(np.random.RandomState(5).randint(2**31 - 1)))
     run = imix.pretrain(table[0], settings, progress=False)
     flags = ["--epochs", 3, "--batch-size", 16, "--encoder", "mlp:16-16", "--device", "cpu", "--seed", settings.seed]
-    process = cli("pretrain", tmp_path / "x.npy", "--out", tmp_path / "run", *flags, "--queue", 40, "--resampling", 0)
+    process = cli("pretrain", tmp_path / "x.npy", "--out", tmp_path / "run", *flags, "--queue", 40, "--masking", 0)
     said = process.communicate()
     assert process.returncode == 0, said
-    same = {"epochs": 3, "batch_size": 16, "encoder": "mlp:16-16", "device": "cpu", "resampling": 0}
+    same = {"epochs": 3, "batch_size": 16, "encoder": "mlp:16-16", "device": "cpu", "masking": 0}
     estimator = imix.IMixTransformer(**same, random_state=5)
     estimator.fit(table[0].numpy())
     assert_same_weights(weights(run), imix.load_encoder(tmp_path / "run").state_dict())

@@ -29,11 +29,11 @@ class Settings:
     """lam <- max(lam, 1 - lam)."""
     input_mix: int = 0
     """How many auxiliary samples InputMix blends into each view; 0 for no InputMix."""
-    masking: float = 0.0
-    """Each cell of each view is set to 0 with this probability; a category as a whole."""
-    resampling: float | None = None
-    """Each cell of each view gets, with this probability, the value of that column in another row of the batch; by
-    default 0.3 for rows of a table or array, and 0 for anything else."""
+    masking: float | None = None
+    """Each cell of each view is set to 0 with this probability, a category as a whole; by default 0.2 for rows of a
+    table or array, as in the paper's tabular experiments, and 0 for anything else."""
+    resampling: float = 0.0
+    """Each cell of each view gets, with this probability, the value of that column in another row of the batch."""
     augment_columns: tuple[str, ...] = ()
     """Columns that masking and resampling touch, by name or kind (numeric, categorical, ...); by default all."""
 

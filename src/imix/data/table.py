@@ -65,12 +65,13 @@ class Table:
         rows = np.empty((frame.rows, self.width), np.float32)
         at = 0
         for column in self.columns:
-            part = rows[:, at : at + column.width]
             with naming(column.name, column.kind), np.errstate(all="ignore"):
-                part[:] = column.encode(frame.column(column.name))
-            if not np.isfinite(part).all():
-                row = int((~np.isfinite(part)).any(1).argmax())
+                numbers = column.encode(frame.column(column.name)).astype(np.float32, copy=False)
+            finite = np.isfinite(numbers)
+            if not finite.all():
+                row = int((~finite).any(1).argmax())
                 raise InputError(f"column {column.name!r} has values that are too large, the first in row {row}")
+            rows[:, at : at + column.width] = numbers
             at += column.width
         return rows
 

@@ -9,7 +9,7 @@ from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, 
 from imix.mix import CutMix, MixOperator, MixUp
 from imix.settings import Settings
 
-RESAMPLING = 0.3  # for rows, unless set: without a view of their own they make few-label features much worse
+MASKING = 0.2  # of rows, unless set
 SOFTMAX = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
 
 
@@ -23,11 +23,11 @@ def make_mix(settings: Settings) -> MixOperator | None:
 
 def make_augment(settings: Settings, data: Data) -> Augment:
     """How a view is made."""
-    cells, p = _cells(settings, data), settings.resampling
-    if p is None:
-        p = RESAMPLING if len(data.train.shape or ()) == 1 else 0.0
-    steps: list[nn.Module] = [Resampling(p, cells)] if p else []
-    steps += [Masking(settings.masking, cells)] if settings.masking else []
+    cells, masking = _cells(settings, data), settings.masking
+    if masking is None:
+        masking = MASKING if len(data.train.shape or ()) == 1 else 0.0
+    steps: list[nn.Module] = [Resampling(settings.resampling, cells)] if settings.resampling else []
+    steps += [Masking(masking, cells)] if masking else []
     return nn.Sequential(*steps) if steps else no_augment
 
 
