@@ -75,10 +75,10 @@ def _assemble(name: str, parts: Parts, reading: Reading, table: Table | None) ->
     class_names: list[str] = []
     if table is not None or reading.label or reading.columns or any(is_frame(x) or has_gaps(x) for x in xs.values()):
         frames = [as_frame(x, called[part]) for part, x in xs.items()]
-        known = table is not None
+        label = reading.label if table is None or reading.label in frames[0].columns else None  # new rows need none
         table, inputs = encode_frames(frames, reading, table)
-        if reading.label is not None and not (known and reading.label not in frames[0].columns):
-            labels, class_names = encode_labels(frames, reading.label)  # type: ignore[assignment]
+        if label is not None:
+            labels[:], class_names = encode_labels(frames, label)
     else:
         inputs = [samples(x, called[part]) for part, x in xs.items()]
     if parts.y is not None and reading.label is not None:

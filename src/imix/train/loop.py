@@ -29,7 +29,7 @@ from imix.train import checkpoint
 from imix.train.log import Log
 from imix.train.randomness import epoch_order, own_randomness
 from imix.train.schedule import learning_rate, warmup_epochs
-from imix.train.step import Step
+from imix.train.step import RecordedStep, Step
 from imix.train.watch import Watch, advice
 
 RECORD_EVERY = 50  # steps; and at the end of each epoch
@@ -66,7 +66,7 @@ def train(
     state: dict[str, Any] | None = None,
     recorded: bool = False,
 ) -> None:
-    """Train `learner` in place, from the beginning or from a checkpoint's `state`; see `Step` for `recorded`."""
+    """Train `learner` in place, from the beginning or from a checkpoint's `state`; see `RecordedStep`."""
     world, rank = distributed.world_size(), distributed.rank()
     batch_size = global_batch_size(settings, len(source))
     share = batch_size // world
@@ -94,7 +94,8 @@ def train(
         objective.compile()
         # Unasked it may only ever help: where it fails, the step runs as it is.
         compiling = torch._dynamo.config.patch(suppress_errors=settings.compile is None)
-    take_step = Step(objective, learner, optimizer, device, uses_bf16(settings, device), recorded)
+    kind = RecordedStep if recorded else Step
+    take_step = kind(objective, learner, optimizer, device, uses_bf16(settings, device))
     peak = learning_rate(settings, batch_size, warmup_epochs(settings), 0, steps)
     total = settings.epochs * steps
     watch = Watch(learner.chance(batch_size), advice(peak), total, after=warmup_epochs(settings) * steps)

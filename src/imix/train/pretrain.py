@@ -28,7 +28,7 @@ from imix.train.loop import global_batch_size, pick_device, records, train, uses
 from imix.train.randomness import BEFORE_TRAINING, own_randomness, seed_all
 
 # What may differ when a run is resumed: where it runs and what it tells.
-FREE_ON_RESUME = ("device", "checkpoint_minutes", "tensorboard", "wandb")
+FREE_ON_RESUME = ("device", "cuda_graph", "checkpoint_minutes", "tensorboard", "wandb")
 
 
 def pretrain(
