@@ -50,12 +50,12 @@ def trial(table: str, seed: int, settings: dict[str, object]) -> dict[str, float
 def main() -> None:
     """One line of JSON for each table, then a table of means."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", default=list(TABLES), choices=[*TABLES, []])
+    parser.add_argument("tables", nargs="*", help=", ".join(TABLES))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--settings", type=json.loads, default={}, help='of IMixTransformer, as JSON: {"epochs": 200}')
     given = parser.parse_args()
     lines = []
-    for table in given.tables:
+    for table in given.tables or TABLES:
         trials = [trial(table, seed, given.settings) for seed in range(given.seeds)]
         found = {name: np.array([trial[name] for trial in trials]) * 100 for name in trials[0]}
         print(json.dumps({"table": table} | {name: values.round(2).tolist() for name, values in found.items()}))

@@ -513,6 +513,7 @@ def test_the_effective_batch_and_progress_are_printed(table, capsys):
     imix.pretrain(table[0], SMALL)
     said = capsys.readouterr().err
     assert "effective batch 16 = 1 rank(s) x 16" in said
+    assert "views by masking 0.2" in said
     assert "step 12/12" in said
     assert "views/s" in said
 

@@ -38,7 +38,8 @@ class Settings:
     """Columns that masking and resampling touch, by name or kind (numeric, categorical, ...); by default all."""
 
     encoder: str = "small"
-    """small; mlp or mlp:256-256-1024 (widths); resnet18, 34, 50, 101 or 152 (:small or :standard chooses the stem)."""
+    """small; mlp or mlp:256-256-1024 (widths), with :bn for an activated embedding of columns; resnet18, 34, 50, 101
+    or 152 (:small or :standard chooses the stem)."""
     head: Literal["mlpbn", "mlpbn1", "mlp", "linear"] | None = None
     """Projection head; by default mlpbn, for moco and byol mlpbn1."""
     dim: int = 128

@@ -126,7 +126,7 @@ def _pretrain(
     if distributed.rank() == 0 and progress:
         if data.table is not None:
             print(f"{data.name}: {data.table}", file=sys.stderr)
-        print(_headline(data, settings, learner, batch_size, steps, device), file=sys.stderr)
+        print(_headline(data, settings, learner, augment, batch_size, steps, device), file=sys.stderr)
     try:
         train(
             learner,
@@ -239,16 +239,25 @@ def _try_mixing(learner: Method, source: Source) -> None:
 
 
 def _headline(
-    data: Data, settings: Settings, learner: Method, batch_size: int, steps: int, device: torch.device
+    data: Data,
+    settings: Settings,
+    learner: Method,
+    augment: Augment,
+    batch_size: int,
+    steps: int,
+    device: torch.device,
 ) -> str:
     """What is about to run, the effective batch included."""
     world = distributed.world_size()
     mix = "" if settings.mix == "none" else f" + i-Mix ({settings.mix}, alpha {settings.alpha:g})"
+    made_by = list(augment) if isinstance(augment, nn.Sequential) else []
+    views = " and ".join(f"{type(part).__name__.lower()} {part.p:g}" for part in made_by)
     weights = sum(parameter.numel() for parameter in learner.encoder.parameters())
     precision = "bf16" if uses_bf16(settings, device) else "fp32"
     return (
         f"{settings.method}{mix} on {data.name}: {len(data.train):,} samples of "
         f"{data.train.shape or 'several fields'}, "
+        f"{f'views by {views}, ' if views else ''}"
         f"effective batch {batch_size} = {world} rank(s) x {batch_size // world}, "
         f"{settings.epochs} epochs x {steps} steps, "
         f"encoder {settings.encoder} ({weights / 1e6:.2f} M weights, {learner.width} features), {device}, {precision}"
