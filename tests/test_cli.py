@@ -55,7 +55,7 @@ def test_a_csv_file_with_strings_and_gaps_from_rows_to_vectors(run_cli, tmp_path
         file.write("says,weight\ncow,1\n")
     flags = ["--label", "animal", "--masking", "0.1", "--resampling", "0.1", "--augment-columns", "numeric", "says"]
     code, _, err = run_cli("pretrain", "pets.csv", "--out", "run", *QUICK, *flags, "--columns", "says", "categorical")
-    assert (code, "1 numeric (weight;kg), 1 categorical (says)" in err) == (0, True)
+    assert (code, "1 numeric ('weight;kg'), 1 categorical ('says')" in err) == (0, True)
     monkeypatch.chdir("/")
     code, out, _ = run_cli("evaluate", tmp_path / "run", "--protocol", "knn")
     assert code == 0 and "18 held out of train" in out

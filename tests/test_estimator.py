@@ -1,6 +1,8 @@
 """IMixTransformer among scikit-learn's own."""
 
 import pickle
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -121,3 +123,12 @@ def test_gaps_in_an_array_are_filled_even_if_training_had_none():
     np.testing.assert_allclose(transformer.transform(gap), transformer.transform(filled))
     gaps = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
     assert np.isfinite(IMixTransformer(**QUICK).fit_transform(gaps)).all()
+
+
+@pytest.mark.slow
+def test_with_few_labels_features_do_more_for_a_linear_classifier_than_columns():
+    """Iris, ten labelled rows of each class, mean over ten splits; benchmarks/few_labels.py has other tables too."""
+    benchmark = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "few_labels.py"))
+    trials = [benchmark["trial"]("iris", seed, {}) for seed in range(10)]
+    means = {name: np.mean([trial[name] for trial in trials]) for name in ("columns", "i-Mix")}
+    assert means["i-Mix"] > means["columns"] + 0.02, means

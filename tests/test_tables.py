@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 import imix
 from imix import InputError, Reading, Settings
-from imix.data import Table, load, uci
+from imix.data import Table, csv_file, load, uci
 from imix.data.columns import MANY
 from imix.data.frame import as_frame
 
@@ -299,6 +299,9 @@ def test_whole_numbers_are_the_same_category_however_they_are_written(tmp_path):
         (["a", " ", "b"], ["a", " "], [1, 1]),
         ([" 1", " 2", "3"], ["1", " 2"], [1, 1]),
         (["1", "2", "3"], ["red", "3.0"], [0, 1]),
+        (["01", "02", "03"], ["01", "2"], [1, 1]),
+        ([str(2**53 + i) for i in range(3)], [str(2**53 + 1), str(2**53 + 5)], [1, 0]),
+        (["-0.0", "2.0", "3.0"], ["0", "2"], [1, 1]),
     ],
 )
 def test_a_test_file_and_a_new_file_mean_what_the_training_file_means(tmp_path, train, new, seen):
@@ -319,9 +322,16 @@ def test_labels_of_a_test_file_mean_what_those_of_the_training_file_mean(tmp_pat
     assert data.test.labels.tolist() == [2, 0]
 
 
-@pytest.mark.parametrize("kind", ["b", "n", "s"])
+@pytest.mark.parametrize("kind", ["b", "n", "s", "t", "f", "d"])
 def test_a_forced_category_is_the_same_from_csv_and_typed_files(tmp_path, kind):
-    columns = {"b": [True, False, None] * 10, "n": [1, 2, None] * 10, "s": ["x", "y", None] * 10}
+    columns = {
+        "b": [True, False, None] * 10,
+        "n": [1, 2, None] * 10,
+        "s": ["x", "y", None] * 10,
+        "t": [datetime(2020, 1, 1), datetime(2020, 1, 2, 3, 4, 5), None] * 10,
+        "f": pa.array([0.1, 0.5, None] * 10, pa.float32()),
+        "d": pa.array([2**53, 2**53 + 1, None] * 10, pa.decimal128(20, 0)),
+    }
     frame = pa.table({"v": np.arange(30) * 0.37, "c": columns[kind]})
     frame.to_pandas().to_csv(tmp_path / "t.csv", index=False)
     parquet.write_table(frame, tmp_path / "t.parquet")
@@ -337,6 +347,49 @@ def test_durations_and_zones_do_not_depend_on_how_they_are_stored():
     fitted = load(table).table
     other = pa.table({"d": seconds.cast(pa.duration("ns")), "t": times.cast(pa.timestamp("ns", "Asia/Tokyo"))})
     assert torch.equal(load(other, table=fitted).train.inputs, load(table, table=fitted).train.inputs)
+
+
+def test_text_of_typed_sources_is_never_taken_for_numbers():
+    frame = pandas.DataFrame({"version": ["1.1", "1.10", "2.0"] * 5, "y": ["1.1", "1.2", "01"] * 5})
+    data = load(frame, reading=Reading(label="y"))
+    assert data.table.columns[0].values == ("1.1", "1.10", "2.0")
+    assert list(data.class_names) == ["01", "1.1", "1.2"]
+
+
+def test_words_for_gaps_are_gaps_in_every_source(tmp_path):
+    frame = pandas.DataFrame({"c": ["a", "?", "b", "NA"] * 5, "v": np.arange(20) * 0.5})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    data = load(tmp_path / "t.csv")
+    assert torch.equal(load(frame, table=data.table).train.inputs, data.train.inputs)
+
+
+def test_times_with_a_zone_or_nanoseconds_in_text_or_not():
+    text = pandas.DataFrame({"t": [f"2020-01-{day:02d}T09:00:00Z" for day in range(1, 29)]})
+    typed = pandas.DataFrame({"t": pandas.to_datetime(text["t"])})
+    assert torch.equal(load(text).train.inputs, load(typed).train.inputs)
+    fine = pandas.DataFrame({"t": pandas.to_datetime(np.arange(40) * 86_400_000_000_001)})
+    assert load(fine).table.kinds == {"t": "datetime"}
+
+
+def test_numbers_are_no_times():
+    table = load(pandas.DataFrame({"t": pandas.date_range("2020-01-01", periods=9), "v": np.arange(9) * 0.5})).table
+    with pytest.raises(InputError, match="column 't' cannot be read as datetime: it holds numbers"):
+        table.encode(as_frame(pandas.DataFrame({"t": [1577836800, 1577923200], "v": [0.5, 1]})))
+
+
+def test_arrays_of_any_byte_order_and_precision():
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    expected = load(pandas.DataFrame(x)).train.inputs
+    assert torch.equal(load(pandas.DataFrame(x.astype(">f8"))).train.inputs, expected)
+    x[0, 0] = np.nan
+    for array in (x.astype(">f8"), x.astype(np.longdouble)):
+        assert torch.equal(load(array).train.inputs, load(x).train.inputs)
+    assert load(torch.randn(8, 3).bfloat16()).train.inputs.dtype == torch.float32
+
+
+def test_the_index_that_pandas_puts_into_parquet_is_no_column(tmp_path):
+    pandas.DataFrame({"v": np.arange(9) * 0.5}).sample(frac=1, random_state=0).to_parquet(tmp_path / "t.parquet")
+    assert list(load(tmp_path / "t.parquet").table.kinds) == ["v"]
 
 
 def test_large_whole_numbers_stay_apart_as_labels(tmp_path):
@@ -430,7 +483,7 @@ def test_scaling_by_all_rows_names_what_the_test_rows_lack(csv, tmp_path):
     ("header", "rows", "columns"),
     [
         ("0,1,2", 3, ["0", "1", "2"]),
-        ("2019,2020,2021", 3, ["2019", "2020", "2021"]),
+        ("2019,2020,2021", 4, ["0", "1", "2"]),
         ("0.5,1,2", 4, ["0", "1", "2"]),
         ("7,7,2", 4, ["0", "1", "2"]),
     ],
@@ -440,6 +493,32 @@ def test_a_first_line_of_numbers(tmp_path, header, rows, columns):
     assert (len(data.train), list(data.table.kinds)) == (rows, columns)
 
 
+def test_whether_the_first_line_names_columns_can_be_told(tmp_path):
+    text = "2019,2020\n0.25,1.5\n1.25,2.5\n"
+    assert list(read(tmp_path / "t.csv", text, header="yes").table.kinds) == ["2019", "2020"]
+    assert len(read(tmp_path / "t.csv", "x,y\nz,y\n", header="no").train) == 2
+
+
+def test_names_with_newlines_and_delimiters_within_quotes(tmp_path):
+    data = read(tmp_path / "t.csv", '"price\n(EUR)";"Last, First, Middle"\n' + '1.5;"A, B"\n2.5;"C, D"\n' * 5)
+    assert data.table.kinds == {"price\n(EUR)": "numeric", "Last, First, Middle": "categorical"}
+    assert len(data.train) == 10
+
+
+def test_a_long_field_in_the_first_row(tmp_path):
+    assert len(read(tmp_path / "t.csv", "t,b\n" + "x" * 140_000 + ",1.5\nx,2.5\n").train) == 2
+
+
+def test_many_columns_that_turn_to_text_late_are_read_in_a_few_passes(tmp_path, monkeypatch):
+    passes = []
+    real = csv_file._on_disk
+    monkeypatch.setattr(csv_file, "_on_disk", lambda *given: passes.append(1) or real(*given))
+    rows = [",".join(["7"] * 40)] * 20_000 + [",".join(["x"] * 40)]
+    data = read(tmp_path / "t.csv", "\n".join([",".join(f"c{i}" for i in range(40)), *rows]))
+    assert set(data.table.kinds.values()) == {"categorical"}
+    assert len(passes) <= csv_file.PATIENCE + 2
+
+
 def test_names_in_capitals_blank_lines_and_long_rows(tmp_path):
     assert len(read(tmp_path / "T.CSV", "\n\na,b\n\n1.5,2.5\n\n2.5,4\n").train) == 2
     wide = ",".join(f"c{i}" for i in range(200)) + "\n" + 3 * (",".join(["0." + "1" * 6000] * 200) + "\n")
@@ -447,8 +526,10 @@ def test_names_in_capitals_blank_lines_and_long_rows(tmp_path):
 
 
 def test_a_test_file_for_data_that_is_no_table_is_refused(tmp_path):
-    with pytest.raises(InputError, match="belongs to a table"):
+    with pytest.raises(InputError, match="belongs to a file of training samples"):
         load("digits", reading=Reading(test="t.csv"))
+    with pytest.raises(InputError, match="belongs to a file of training samples"):
+        load(pandas.DataFrame(people()), reading=Reading(test="t.csv"))
 
 
 def test_columns_called_by_numbers(tmp_path):
@@ -590,7 +671,38 @@ def test_a_run_is_not_resumed_on_another_table(csv, tmp_path):
 
 def test_what_columns_are_is_printed(csv, capsys):
     imix.pretrain(csv, QUICK)
-    assert "2 numeric (age, income), 1 boolean (smoker), 3 categorical" in capsys.readouterr().err
+    assert "2 numeric ('age', 'income'), 1 boolean ('smoker'), 3 categorical" in capsys.readouterr().err
+
+
+def test_new_rows_may_have_an_empty_label_column_and_labels_of_their_own():
+    frame = pandas.DataFrame(people())
+    run = imix.pretrain(frame, QUICK, Reading(label="target"), progress=False)
+    assert imix.embed(run, frame.assign(target=None)).shape == (120, 2)
+    result = imix.evaluate(run, frame.drop(columns="target"), "knn", labels=frame["target"])
+    assert result.constants["train"] == 96
+    with pytest.raises(InputError, match="has no column 'typo'"):
+        imix.evaluate(run, frame, "knn", label="typo")
+    with pytest.raises(InputError, match="no column 'target', or it is empty"):
+        imix.evaluate(run, frame.assign(target=None), "knn", label="target")
+
+
+def test_columns_that_the_run_has_not_seen_are_left_out_if_told(csv, tmp_path):
+    imix.pretrain(csv, QUICK, Reading(label="target", columns={"name": "drop"}), out=tmp_path / "run", progress=False)
+    pandas.DataFrame(people()).drop(columns="name").assign(extra=1).to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(InputError, match="has 'extra'"):
+        imix.evaluate(tmp_path / "run", tmp_path / "new.csv", "knn")
+    told = {"columns": {"extra": "drop"}, "test": str(tmp_path / "new.csv")}
+    assert imix.evaluate(tmp_path / "run", tmp_path / "new.csv", "knn", **told).constants["test"] == 120
+    with pytest.raises(InputError, match="column 'age' is numeric in this run, and cannot be drop now"):
+        imix.embed(tmp_path / "run", csv, columns={"age": "drop"})
+
+
+def test_a_run_from_before_tables_can_be_read(tmp_path):
+    run = imix.pretrain(np.random.default_rng(0).normal(size=(40, 3)), QUICK, out=tmp_path / "run", progress=False)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    del config["data"]["table"], config["data"]["reading"]
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    assert imix.embed(tmp_path / "run", np.ones((2, 3))).shape == (2, run.encoder[-1].width)
 
 
 # --- named tables ----------------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ def evaluate(
     data: str | None = None,
     protocol: Literal["linear", "knn", "pinv"] = "linear",
     label: str | None = None,
+    columns: dict[str, str] | None = None,
     test: str | None = None,
     data_dir: str | None = None,
     device: str = "auto",
@@ -65,6 +66,7 @@ def evaluate(
         data: Name or file; what the run was trained on unless given.
         protocol: linear as in the paper, knn by cosine, or pinv.
         label: Column of a table that holds the classes; what the run was told unless given.
+        columns: Columns of a table that the run has not seen and that are to be left out (NAME drop).
         test: A second file, with the test samples.
         data_dir: Folder with the files of a named data set.
         device: auto, cpu, cuda or cuda:N.
@@ -72,7 +74,19 @@ def evaluate(
     """
     from imix.evaluation import evaluate as start
 
-    print(start(run, data, protocol, label=label, test=test, data_dir=data_dir, device=device, seed=seed))
+    print(
+        start(
+            run,
+            data,
+            protocol,
+            label=label,
+            columns=columns,
+            test=test,
+            data_dir=data_dir,
+            device=device,
+            seed=seed,
+        )
+    )
 
 
 def embed(

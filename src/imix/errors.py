@@ -11,3 +11,8 @@ class TrainingError(RuntimeError):
 
 class Interrupted(RuntimeError):
     """A run was asked to stop; its checkpoint is written and it can be resumed."""
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in one line."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

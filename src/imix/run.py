@@ -38,12 +38,12 @@ class Run:
     @property
     def reading(self) -> Reading:
         """How the run's data was read."""
-        return Reading(**self.config["data"]["reading"])
+        return Reading(**self.config["data"].get("reading", {}))
 
     @property
     def table(self) -> Table | None:
         """How the columns of the run's table became numbers, if it was one."""
-        table = self.config["data"]["table"]
+        table = self.config["data"].get("table")
         return None if table is None else Table.from_json(table)
 
     @classmethod

@@ -122,6 +122,9 @@ class Reading:
     columns: dict[str, str] = field(default_factory=dict)
     """Kinds of a table's columns (numeric, boolean, categorical, datetime, drop), where what is found out is not what
     you want: NAME KIND NAME KIND ..."""
+    header: Literal["auto", "yes", "no"] = "auto"
+    """Whether the first line of a CSV file names the columns; auto takes a line of numbers other than 0, 1, 2, ... for
+    a row."""
     test: str | None = None
     """A second file, with the test samples."""
     standardise: Literal["train", "all", "none"] = "train"
@@ -134,7 +137,7 @@ class Reading:
         _check_choices(self)
         label = None if self.label is None else str(self.label)  # columns of a frame may be called 0, 1, ...
         object.__setattr__(self, "label", label)
-        object.__setattr__(self, "columns", {str(name): kind for name, kind in self.columns.items()})
+        object.__setattr__(self, "columns", {str(name): kind for name, kind in (self.columns or {}).items()})
         for name, kind in self.columns.items():
             if kind not in KINDS:
                 raise InputError(f"unknown kind {kind!r} of column {name!r}; choose from {', '.join(KINDS)}")

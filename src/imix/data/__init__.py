@@ -41,6 +41,9 @@ def load(
     """
     if isinstance(data, Data):
         return data
+    tabular = isinstance(data, str | Path) and Path(data).name.lower().endswith(TABLES)
+    if reading.test and not tabular:
+        raise InputError("a file of test samples belongs to a file of training samples, .csv or .parquet")
     if isinstance(data, Source):
         return Data("given", data, reading=reading)
     if not isinstance(data, str | Path):
@@ -49,9 +52,6 @@ def load(
         raise InputError(f"labels belong to arrays and frames; {str(data)!r} brings its own if it has any")
     # A run remembers where things are.
     reading = replace(reading, test=_absolute(reading.test), data_dir=_absolute(reading.data_dir))
-    tabular = Path(data).name.lower().endswith(TABLES)
-    if reading.test and (str(data) in NAMED or not tabular):
-        raise InputError(f"a file of test samples belongs to a table; {str(data)!r} brings its own if it has any")
     if str(data) in NAMED:
         return _assemble(str(data), NAMED[str(data)](reading), reading, table)
     path = Path(data).absolute()
@@ -75,10 +75,11 @@ def _assemble(name: str, parts: Parts, reading: Reading, table: Table | None) ->
     class_names: list[str] = []
     if table is not None or reading.label or reading.columns or any(is_frame(x) or has_gaps(x) for x in xs.values()):
         frames = [as_frame(x, called[part]) for part, x in xs.items()]
-        label = reading.label if table is None or reading.label in frames[0].columns else None  # new rows need none
-        table, inputs = encode_frames(frames, reading, table)
+        known = table
+        label = reading.label if known is None or reading.label in frames[0].columns else None  # new rows need none
+        table, inputs = encode_frames(frames, reading, known)
         if label is not None:
-            labels[:], class_names = encode_labels(frames, label)
+            labels[:], class_names = encode_labels(frames, label, needed=known is None)
     else:
         inputs = [samples(x, called[part]) for part, x in xs.items()]
     if parts.y is not None and reading.label is not None:
@@ -94,7 +95,9 @@ def _assemble(name: str, parts: Parts, reading: Reading, table: Table | None) ->
 
 def _unmasked(x: Any) -> Any:
     """NumPy's masked values are gaps."""
-    return np.ma.filled(x.astype(float), np.nan) if isinstance(x, np.ma.MaskedArray) else x
+    if not isinstance(x, np.ma.MaskedArray):
+        return x
+    return np.ma.filled(x.astype(float), np.nan) if x.mask.any() else x.data
 
 
 def _absolute(path: str | None) -> str | None:

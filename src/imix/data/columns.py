@@ -88,11 +88,11 @@ class Categorical:
     kind: str = "categorical"
 
     @classmethod
-    def fit(cls, name: str, train: Any) -> "Categorical":
+    def fit(cls, name: str, train: Any, untyped: bool = False) -> "Categorical":
         """Learn the values of a column's training rows, and those its type declares even if no row has them."""
         import pyarrow as pa
 
-        numbers = holds_numbers(train)
+        numbers = holds_numbers(train, untyped)
         found = as_text(train, numbers).value_counts().to_pylist()
         counts: dict[str | None, int] = {}
         if pa.types.is_dictionary(train.type):

@@ -1,6 +1,9 @@
 """CSV files: read once, in blocks, into typed columns on disk, so that a file may be larger than memory."""
 
+import codecs
 import csv
+import functools
+import io
 import re
 import sys
 import tempfile
@@ -10,32 +13,36 @@ from pathlib import Path
 from typing import Any
 
 from imix.data.frame import Frame
-from imix.errors import InputError
+from imix.data.values import MISSING
+from imix.errors import InputError, first_line
 
-SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
+COMPRESSIONS = {"": None, ".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+SUFFIXES = tuple(kind + compression for kind in (".csv", ".tsv") for compression in COMPRESSIONS)
 BLOCK, LARGEST_BLOCK = 1 << 20, 1 << 30  # bytes parsed at a time; more where a row needs it
+PATIENCE = 3  # columns that may turn out to be text after all, before all are read as text at once
 DELIMITERS = ",;\t|"
-MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none", "<NA>", "NaT")
 
 
-def read_csv(path: Path, kinds: Mapping[str, str] | None = None) -> Frame:
+def read_csv(path: Path, kinds: Mapping[str, str] | None = None, header: str = "auto") -> Frame:
     """A CSV file: comma, semicolon, tab or bar, plain or compressed, in UTF-8.
 
-    The first line names the columns; where it is numbers that can be no names, they are called 0, 1, ... Types are
-    found out from the whole file; a column whose kind is known to be categorical stays text.
+    The first line names the columns. With `header` "no", or "auto" and a first line of numbers other than 0, 1, 2, ...,
+    it is a row, and the columns are called 0, 1, ... Types are found out from the whole file; a column whose kind is
+    known to be categorical stays text.
     """
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    skipped, delimiter, columns = _header(path)
+    skipped, delimiter, columns = _header(path, header)
     Frame(str(path), tuple(columns), 1, lambda name: None)  # names that occur twice are refused before the work
-    texts = {name for name, kind in (kinds or {}).items() if kind == "categorical"}
-    types = {name: pa.string() for name in columns if name in texts}
-    block = BLOCK
+    text = pa.string()
+    kept = {name for name, kind in (kinds or {}).items() if kind == "categorical"}
+    types = {name: text for name in columns if name in kept}
+    block, failures = BLOCK, 0
 
     def start() -> Any:
         return arrow_csv.open_csv(
-            path,
+            _open(path),
             arrow_csv.ReadOptions(block_size=block, column_names=columns, skip_rows=skipped),
             arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             arrow_csv.ConvertOptions(column_types=types, null_values=MISSING, strings_can_be_null=True),
@@ -44,54 +51,59 @@ def read_csv(path: Path, kinds: Mapping[str, str] | None = None) -> Frame:
     table = None
     while table is None:
         try:
-            types = (
-                {field.name: _lasting(field.type) for field in start().schema} if len(types) < len(columns) else types
-            )
+            types = {field.name: _lasting(field.type) for field in start().schema} | types
             table = _on_disk(start(), path.name)
         except (pa.ArrowInvalid, OSError) as error:
-            # What the first block looked like may not hold for the file: such a column is read as text.
             failed = [columns[int(number)] for number in re.findall(r"CSV column #(\d+)", str(error))]
-            if failed and types.get(failed[0]) != pa.string():
-                types = types | {failed[0]: pa.string()}
+            if failed and types.get(failed[0]) != text:  # the first block's type does not hold for the file
+                failures += 1
+                types = _wider(types, failed[0] if failures <= PATIENCE else None)
             elif "straddling" in str(error) and block < LARGEST_BLOCK:
                 block *= 8
             else:
-                raise InputError(f"cannot read {path} as .csv: {_reason(error)}") from error
-    was_text = {name for name in columns if types[name] == pa.string()}
+                hint = "; is it UTF-8?" if "UTF8" in str(error) else ""
+                raise InputError(f"cannot read {path} as .csv: {first_line(error)}{hint}") from error
+
+    @functools.cache
+    def settled(name: str) -> Any:
+        return _settled(table.column(name))
 
     def column(name: str) -> Any:
-        return _trimmed(table.column(name), name not in texts) if name in was_text else table.column(name)
+        return settled(name) if types[name] == text and name not in kept else table.column(name)
 
-    return Frame(str(path), tuple(columns), table.num_rows, column)
+    return Frame(str(path), tuple(columns), table.num_rows, column, untyped=True)
 
 
-def _header(path: Path) -> tuple[int, str, list[str]]:
+def _header(path: Path, header: str) -> tuple[int, str, list[str]]:
     """How many lines to skip, the delimiter, and the names of the columns."""
     import pyarrow as pa
 
     try:
-        with pa.input_stream(str(path)) as stream:
-            lines = stream.read(16 * BLOCK).removeprefix(b"\xef\xbb\xbf").splitlines()
-        blank = next((number for number, line in enumerate(lines) if line.strip()), len(lines))
-        first, *others = [line.decode() for line in lines[blank : blank + 2]] or [""]
-        delimiter = max(DELIMITERS, key=first.count)
-        fields, *more = csv.reader([first, *others], delimiter=delimiter)
-    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot read {path} as .csv: {_reason(error)}") from error
-    names = [name.strip() for name in fields]
-    if _are_names(names, more[0] if more else []):
-        return blank + 1, delimiter, names
-    return blank, delimiter, [str(number) for number in range(len(names))]
+        with _open(path) as stream:
+            start = codecs.getincrementaldecoder("utf-8-sig")().decode(stream.read(16 * BLOCK))
+    except UnicodeDecodeError as error:
+        raise InputError(f"cannot read {path} as .csv: {error}; is it UTF-8?") from error
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"cannot read {path} as .csv: {first_line(error)}") from error
+    text = start.lstrip("\r\n")
+    blank = start[: len(start) - len(text)].count("\n")
+    unquoted = re.sub(r'"(?:[^"]|"")*"', "", text).splitlines() or [""]
+    delimiter = max(DELIMITERS, key=unquoted[0].count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        names = [name.strip() for name in next(reader, [])]
+    except csv.Error as error:
+        raise InputError(f"cannot read {path} as .csv: its first line: {error}") from error
+    numbered = [str(number) for number in range(len(names))]
+    if header == "no" or (header == "auto" and names != numbered and all(map(_is_number, names))):
+        return blank, delimiter, numbered
+    return blank + reader.line_num, delimiter, names
 
 
-def _are_names(first: list[str], second: list[str]) -> bool:
-    """Whether the first line names columns: not if it is numbers, unless they count columns or head fractions."""
-    if not all(map(_is_number, first)):
-        return True
-    if first == [str(number) for number in range(len(first))]:
-        return True
-    whole = all(re.fullmatch(r"\d+", name) for name in first) and len(set(first)) == len(first)
-    return whole and any(_is_number(value) and not re.fullmatch(r"-?\d+", value) for value in second)
+def _open(path: Path) -> Any:
+    import pyarrow as pa
+
+    return pa.input_stream(str(path), compression=COMPRESSIONS.get(path.suffix.lower()))
 
 
 def _is_number(text: str) -> bool:
@@ -106,13 +118,20 @@ def _lasting(found: Any) -> Any:
     """The type under which to read a column whose first block has that one."""
     import pyarrow as pa
 
-    if pa.types.is_integer(found):
-        return pa.float64()  # fractions may follow
     if pa.types.is_date(found):
         return pa.timestamp("s")  # times of day may follow
-    if pa.types.is_floating(found) or pa.types.is_timestamp(found) or pa.types.is_boolean(found):
-        return found
-    return pa.string()
+    return pa.string() if pa.types.is_null(found) or pa.types.is_binary(found) else found
+
+
+def _wider(types: dict[str, Any], failed: str | None) -> dict[str, Any]:
+    """Types for another try: fractions where whole numbers failed, else text; text for all where `failed` is None."""
+    import pyarrow as pa
+
+    if failed is None:
+        return dict.fromkeys(types, pa.string())
+    if pa.types.is_integer(types[failed]):
+        return {name: pa.float64() if pa.types.is_integer(kind) else kind for name, kind in types.items()}
+    return types | {failed: pa.string()}
 
 
 def _on_disk(reader: Any, name: str) -> Any:
@@ -131,21 +150,16 @@ def _on_disk(reader: Any, name: str) -> Any:
         return pa.ipc.open_file(pa.memory_map(file.name)).read_all()
 
 
-def _trimmed(column: Any, settles: bool) -> Any:
-    """Text without spaces around it; where it `settles`, as numbers, booleans or times if all of it is that."""
+def _settled(column: Any) -> Any:
+    """A column that was read as text, as numbers, booleans or times if all of it is that."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     trimmed = pc.utf8_trim_whitespace(column)
     trimmed = pc.if_else(pc.is_in(trimmed, pa.array(MISSING)), None, trimmed)
-    for kind in (pa.float64(), pa.bool_(), pa.timestamp("s"), pa.timestamp("us")) if settles else ():
+    for kind in (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("s"), pa.timestamp("us")):
         try:
             return trimmed.cast(kind)
         except pa.ArrowInvalid:
             continue
     return trimmed
-
-
-def _reason(error: Exception) -> str:
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
-    return f"{reason}; is it UTF-8?" if "UTF8" in reason or isinstance(error, UnicodeDecodeError) else reason

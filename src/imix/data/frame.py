@@ -3,7 +3,9 @@
 Columns are had one at a time, as arrow arrays, so that a table is never in memory twice. CSV files are in `csv_file`.
 """
 
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,21 +13,26 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from imix.errors import InputError
+from imix.errors import InputError, first_line
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Named columns of one length; `name` is what messages call the table, `numbers` says that it was an array."""
+    """Named columns of one length; `name` is what messages call the table.
+
+    `numbers` says that it was an array, whose columns are numbers; `untyped` that it was a file of text, in which
+    numbers may be text and text numbers.
+    """
 
     name: str
     columns: tuple[str, ...]
     rows: int
     read: Callable[[str], Any]
     numbers: bool = False
+    untyped: bool = False
 
     def __post_init__(self) -> None:
-        twice = sorted({column for column in self.columns if self.columns.count(column) > 1})
+        twice = sorted(name for name, count in Counter(self.columns).items() if count > 1)
         if twice:
             raise InputError(f"{self.name} has several columns called {', '.join(map(repr, twice))}")
         if not self.columns or not self.rows:
@@ -44,7 +51,7 @@ class Frame:
     def check(self, name: str) -> None:
         """Refuse a name that no column has."""
         if name not in self.columns:
-            raise InputError(f"{self.name} has no column {name!r}; it has {', '.join(map(repr, self.columns))}")
+            raise InputError(f"{self.name} has no column {name!r}; it has {listed(self.columns)}")
 
     def part(self, start: int, stop: int) -> "Frame":
         """The rows from `start` up to `stop`."""
@@ -63,7 +70,7 @@ def is_frame(data: Any) -> bool:
 def has_gaps(data: Any) -> bool:
     """Whether this is an array of rows (N, F) in which values are missing."""
     if isinstance(data, Tensor):
-        data = data.detach().cpu().numpy() if data.dim() == 2 and data.is_floating_point() else data
+        return data.dim() == 2 and data.is_floating_point() and bool(data.isnan().any())
     return isinstance(data, np.ndarray) and data.ndim == 2 and data.dtype.kind == "f" and bool(np.isnan(data).any())
 
 
@@ -74,7 +81,7 @@ def as_frame(data: Any, name: str = "the table") -> Frame:
     if isinstance(data, Frame):
         return data
     if not is_frame(data):
-        array = data.detach().cpu().numpy() if isinstance(data, Tensor) else np.asarray(data)
+        array = data.detach().float().cpu().numpy() if isinstance(data, Tensor) else np.asarray(data)
         if array.ndim != 2 or array.dtype.kind not in "biuf":
             raise InputError(f"{name} must be a frame, or rows of numbers (N, F); got {array.dtype} of {array.shape}")
         columns = tuple(map(str, range(array.shape[1])))
@@ -87,8 +94,11 @@ def as_frame(data: Any, name: str = "the table") -> Frame:
         return Frame(name, columns, len(data), lambda column: _chunked(data.iloc[:, at[column]]))
     if not hasattr(data, "__arrow_c_stream__"):
         raise InputError(f"cannot take {type(data).__name__} as a table; give a frame of pandas, polars or arrow")
-    table = pa.table(data)
-    return Frame(name, tuple(table.column_names), table.num_rows, table.column)
+    try:
+        table = pa.table(data)
+    except pa.ArrowException as error:
+        raise InputError(f"cannot take {name} as a table: {first_line(error)}") from error
+    return Frame(name, _without_index(table.column_names), table.num_rows, table.column)
 
 
 def read_parquet(path: Path) -> Frame:
@@ -100,15 +110,15 @@ def read_parquet(path: Path) -> Frame:
         file = parquet.ParquetFile(path, memory_map=True)
         schema, rows = file.schema_arrow, file.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"cannot read {path} as .parquet: {_first_line(error)}") from error
+        raise InputError(f"cannot read {path} as .parquet: {first_line(error)}") from error
 
     def read(column: str) -> Any:
         try:
             return file.read(columns=[column]).column(0)
         except (pa.ArrowException, OSError) as error:
-            raise InputError(f"cannot read column {column!r} of {path}: {_first_line(error)}") from error
+            raise InputError(f"cannot read column {column!r} of {path}: {first_line(error)}") from error
 
-    return Frame(str(path), tuple(schema.names), rows, read)
+    return Frame(str(path), _without_index(schema.names), rows, read)
 
 
 def _plain_text(values: Any) -> Any:
@@ -122,6 +132,9 @@ def _chunked(values: Any) -> Any:
     """A column of pandas or NumPy as arrow; values of kinds that arrow does not know, or of several, become text."""
     import pyarrow as pa
 
+    dtype = values.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "iuf" and not (dtype.isnative and dtype.itemsize <= 8):
+        values = values.astype(np.float64 if dtype.kind == "f" else dtype.newbyteorder("="))
     try:
         column = pa.array(values, from_pandas=True)
         inner = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
@@ -132,5 +145,12 @@ def _chunked(values: Any) -> Any:
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _without_index(columns: Sequence[str]) -> tuple[str, ...]:
+    """Columns but those in which pandas puts its index away."""
+    return tuple(column for column in columns if not re.fullmatch(r"__index_level_\d+__", column))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a message, ten at most."""
+    shown = ", ".join(map(repr, names[:10]))
+    return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from imix.data.columns import Categorical, Column, Measured, find_kind
-from imix.data.frame import Frame
-from imix.errors import InputError
+from imix.data.frame import Frame, listed
+from imix.errors import InputError, first_line
 from imix.settings import KINDS
 
 
@@ -43,7 +43,7 @@ class Table:
             with naming(name, kind):
                 column = train.column(name)
                 if kind == "categorical":
-                    columns.append(Categorical.fit(name, column))
+                    columns.append(Categorical.fit(name, column, train.untyped))
                 else:
                     among = [column if frame is train else frame.column(name) for frame in scaling]
                     columns.append(Measured.fit(name, kind, column, among))
@@ -54,11 +54,12 @@ class Table:
 
     def encode(self, frame: Frame) -> np.ndarray:
         """The rows of a table as numbers, (N, width) in float32; it must have the columns that were fitted."""
-        missing = [column.name for column in self.columns if column.name not in frame.columns]
-        unseen = sorted(set(frame.columns) - {column.name for column in self.columns} - set(self.ignored))
+        given = set(frame.columns)
+        missing = [name for name in self.kinds if name not in given]
+        unseen = sorted(given - self.kinds.keys() - self.ignored.keys())
         if missing or unseen:
-            complaints = [f"lacks {_names(missing)}"] if missing else []
-            complaints += [f"has {_names(unseen)}, not seen in training (leave out: --columns NAME drop)"] * bool(
+            complaints = [f"lacks {listed(missing)}"] if missing else []
+            complaints += [f"has {listed(unseen)}, not seen in training (leave out: --columns NAME drop)"] * bool(
                 unseen
             )
             raise InputError(f"{frame.name} does not have the columns of the run: it {' and '.join(complaints)}")
@@ -102,7 +103,7 @@ class Table:
         known = {name for column in self.columns for name in (column.name, column.kind)}
         if unknown := [name for name in names if name not in known]:
             there = ", ".join(f"{name!r} ({kind})" for name, kind in self.kinds.items())
-            raise InputError(f"no column or kind {_names(unknown)}; there are {there}")
+            raise InputError(f"no column or kind {listed(unknown)}; there are {there}")
         return tuple(not names or column.name in names or column.kind in names for column in self.columns)
 
     def to_json(self) -> dict[str, Any]:
@@ -120,9 +121,12 @@ class Table:
 
     def __str__(self) -> str:
         by_kind = {kind: [name for name, found in self.kinds.items() if found == kind] for kind in KINDS}
-        parts = [f"{len(names)} {kind} ({', '.join(names)})" for kind, names in by_kind.items() if names]
-        left = [f"without {name!r}: {why}" for name, why in self.ignored.items()]
-        return "; ".join([f"{', '.join(parts)} columns as {self.width} numbers", *left])
+        by_reason = {
+            why: [name for name, given in self.ignored.items() if given == why] for why in self.ignored.values()
+        }
+        kept = ", ".join(f"{len(names)} {kind} ({listed(names)})" for kind, names in by_kind.items() if names)
+        left = [f"without {listed(names)}: {why}" for why, names in by_reason.items()]
+        return "; ".join([f"{kept} columns as {self.width} numbers", *left])
 
 
 def find_kinds(train: Frame, kinds: Mapping[str, str] | None, label: str | None) -> dict[str, tuple[str, str]]:
@@ -152,10 +156,4 @@ def naming(name: str, kind: str) -> Iterator[None]:
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         if isinstance(error, InputError) and str(error).startswith("column "):
             raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"column {name!r} cannot be read as {kind}: {reason}") from error
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:10]))
-    return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"
+        raise InputError(f"column {name!r} cannot be read as {kind}: {first_line(error)}") from error

@@ -21,11 +21,13 @@ def read_frames(path: Path, reading: Reading, table: Table | None = None) -> lis
     What a file's text means is decided once, by the training rows.
     """
     label = {} if reading.label is None else {reading.label: "categorical"}
-    train = _read(path, reading.columns | label if table is None else table.kinds | label)
-    if reading.test is None:
-        return [train]
-    found = {name: kind for name, (kind, _) in find_kinds(train, reading.columns, reading.label).items()}
-    return [train, _read(Path(reading.test), found | label if table is None else table.kinds | label)]
+    if table is not None:
+        kinds = table.kinds
+        train = _read(path, kinds | label, reading.header)
+    else:
+        train = _read(path, reading.columns | label, reading.header)
+        kinds = {name: kind for name, (kind, _) in find_kinds(train, reading.columns, reading.label).items()}
+    return [train] if reading.test is None else [train, _read(Path(reading.test), kinds | label, reading.header)]
 
 
 def encode_frames(frames: Sequence[Frame], reading: Reading, table: Table | None) -> tuple[Table, list[Tensor]]:
@@ -33,17 +35,25 @@ def encode_frames(frames: Sequence[Frame], reading: Reading, table: Table | None
     if table is None:
         scaling = {"train": frames[:1], "all": frames, "none": ()}[reading.standardise]
         table = Table.fit(frames[0], reading.columns, reading.label, scaling)
-    elif reading.label in table.kinds:
-        raise InputError(f"column {reading.label!r} was an input of this run, so it cannot be its label")
     else:
+        if reading.label in table.kinds:
+            raise InputError(f"column {reading.label!r} was an input of this run, so it cannot be its label")
+        for name, kind in reading.columns.items():
+            if table.kinds.get(name, kind) != kind:
+                raise InputError(f"column {name!r} is {table.kinds[name]} in this run, and cannot be {kind} now")
         also = {name: "as asked" for name, kind in reading.columns.items() if kind == "drop"}
         also |= {} if reading.label is None else {reading.label: "it is the label"}
         table = Table(table.columns, also | table.ignored)
     return table, [torch.from_numpy(table.encode(frame)) for frame in frames]
 
 
-def encode_labels(frames: Sequence[Frame], label: str) -> tuple[list[Tensor], list[str]]:
-    """The class number of each row, -1 where it has no label, and the names of the classes."""
+def encode_labels(
+    frames: Sequence[Frame], label: str, needed: bool = True
+) -> tuple[list[Tensor] | list[None], list[str]]:
+    """The class number of each row, -1 where it has no label, and the names of the classes.
+
+    A column without any label is refused if labels are `needed`, and otherwise gives none.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -51,10 +61,12 @@ def encode_labels(frames: Sequence[Frame], label: str) -> tuple[list[Tensor], li
         frame.check(label)
     with naming(label, "a label"):
         columns = [frame.column(label) for frame in frames]
-        numbers = holds_numbers(columns[0])
-        texts = [as_text(column, numbers) for column in columns]
+        numbers = holds_numbers(columns[0], frames[0].untyped)
+        texts = [as_text(column, numbers, gaps=("",)) for column in columns]  # other gaps a CSV file has left out
     found = [[name for name in text.unique().to_pylist() if name is not None] for text in texts]
     classes = sorted(found[0], key=_in_order)
+    if not classes and not needed:
+        return [None] * len(frames), []
     if not classes:
         raise InputError(f"the label column {label!r} of {frames[0].name} has no values")
     if numbers and has_fractions(np.array(classes, float)):
@@ -69,8 +81,8 @@ def encode_labels(frames: Sequence[Frame], label: str) -> tuple[list[Tensor], li
     return [torch.from_numpy(place.astype(np.int64)) for place in places], classes
 
 
-def _read(path: Path, kinds: Mapping[str, str]) -> Frame:
-    return read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path, kinds)
+def _read(path: Path, kinds: Mapping[str, str], header: str) -> Frame:
+    return read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path, kinds, header)
 
 
 def _in_order(name: str) -> tuple[bool, float, str]:

@@ -67,7 +67,7 @@ def _covtype_file(folder: str) -> tuple[np.ndarray, np.ndarray]:
     path = _find(folder, COVTYPE_FILES)
     frame = _read(path, len(COVTYPE_NUMERIC) + sum(COVTYPE_FLAGS.values()) + 1, COVTYPE_TRAIN + 1)
     *columns, y = [frame.column(name).to_numpy() for name in frame.columns]
-    return np.column_stack(columns), y.astype(int)
+    return np.column_stack(columns), _whole(y, path)
 
 
 def _covtype_fetched() -> tuple[np.ndarray, np.ndarray]:
@@ -92,9 +92,15 @@ def _higgs(folder: str | None, rows: int) -> Parts:
     label, *features = frame.columns
     cut = frame.rows - HIGGS_TEST
     drawn = np.sort(np.random.default_rng(HIGGS_SEED).choice(cut, rows, replace=False))
-    y = frame.column(label).to_numpy().astype(int)
+    y = _whole(frame.column(label).to_numpy(), Path(frame.name))
     x = Frame(frame.name, tuple(features), frame.rows, frame.read, numbers=True)
     return Parts(x.take(drawn), y[drawn], x.part(cut, frame.rows), y[cut:])
+
+
+def _whole(labels: np.ndarray, path: Path) -> np.ndarray:
+    if np.isnan(labels).any():
+        raise InputError(f"{path} has no label in row {int(np.isnan(labels).argmax())}")
+    return labels.astype(int)
 
 
 def _find(folder: str, names: tuple[str, ...]) -> Path:

@@ -1,7 +1,7 @@
 """Arrow's many types as numbers in float64, as parts of times, and as text in one canonical form.
 
-The same value gives the same text however it was stored: 1, 1.0 and "1" where a column holds numbers, true and "True",
-text without spaces around it. Empty text is a gap.
+The same value gives the same text however it was stored: 1 and 1.0 where a column holds numbers, true and True, a day
+and its midnight, text without spaces around it.
 """
 
 import re
@@ -12,9 +12,11 @@ import numpy as np
 
 from imix.errors import InputError
 
-# A number as text; with a leading zero it is a code (a zip, an id) and stays as it is.
+MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none", "<NA>", "NaT")
+# A number as text; with a leading zero it is a code (a zip, an id).
 NUMBER = re.compile(r"[-+]?(?:0|[1-9]\d*|(?=\.\d))(?:\.\d*)?(?:[eE][-+]?\d+)?")
 WHOLE = re.compile(r"[-+]?\d+")
+TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)")
 
 
 def is_measured(kind: Any) -> bool:
@@ -25,12 +27,12 @@ def is_measured(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def holds_numbers(column: Any) -> bool:
-    """Whether a column is of numbers, or of text all of which are numbers."""
+def holds_numbers(column: Any, untyped: bool) -> bool:
+    """Whether a column is of numbers, or where its source has no types, of text all of which are numbers."""
     import pyarrow as pa
 
     column = plain(column)
-    if not pa.types.is_string(column.type):
+    if not (untyped and pa.types.is_string(column.type)):
         return is_measured(column.type)
     texts = as_text(column, numbers=False).unique().drop_null().to_pylist()
     return bool(texts) and all(map(NUMBER.fullmatch, texts))
@@ -51,8 +53,8 @@ def as_numbers(column: Any, truth: bool = False) -> np.ndarray:
         column = as_text(column, numbers=False)
         column = column.cast(pa.bool_()) if truth else column
     elif pa.types.is_duration(kind) or pa.types.is_time(kind):  # in seconds
-        fine = column.cast(pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us")).cast(pa.int64())
-        return fine.cast(pa.float64(), safe=False).to_numpy() * 1e-6
+        fine = pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us")
+        return column.cast(fine, safe=False).cast(pa.int64()).cast(pa.float64(), safe=False).to_numpy() * 1e-6
     values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
     infinite = np.isinf(values)
     if infinite.any():
@@ -68,28 +70,34 @@ def as_times(column: Any, parts: Sequence[str]) -> np.ndarray:
     column = plain(column)
     if pc.all(pc.is_null(column, nan_is_null=True)).as_py():
         return np.full((len(column), len(parts)), np.nan)
+    if is_measured(column.type):
+        raise InputError("it holds numbers")
     if pa.types.is_string(column.type):
         column = as_text(column, numbers=False)
-    column = column.cast(pa.timestamp("us"))
+        try:
+            column = column.cast(pa.timestamp("us"))
+        except pa.ArrowInvalid:
+            column = column.cast(pa.timestamp("us", "UTC"))  # text with a zone
+    column = column.cast(pa.timestamp("us"), safe=False)
     taken = [(pc.day_of_week if part == "weekday" else getattr(pc, part))(column) for part in parts]
     return np.column_stack([part.cast(pa.float64()).to_numpy() for part in taken])
 
 
-def as_text(column: Any, numbers: bool) -> Any:
+def as_text(column: Any, numbers: bool, gaps: Sequence[str] = MISSING) -> Any:
     """A column as text, each value in its canonical form; `numbers` says that text which is a number is one."""
     import pyarrow as pa
 
     column = plain(column)
     kind = column.type
-    if is_measured(kind) and not pa.types.is_integer(kind):
-        different, places = np.unique(as_numbers(column), return_inverse=True)
-        texts = [None if np.isnan(value) else _number(repr(value)) for value in different.tolist()]
-        return pa.chunked_array([pa.array(texts, pa.string()).take(pa.array(places))])
-    text = column.cast(pa.string())
-    if not pa.types.is_string(kind):
-        return text
-    coded = text.dictionary_encode().unify_dictionaries()
-    names = [_canonical(value, numbers) for value in coded.chunk(0).dictionary.to_pylist()] if len(text) else []
+    if pa.types.is_duration(kind) or pa.types.is_time(kind):
+        column = pa.chunked_array([as_numbers(column)])
+    if pa.types.is_floating(column.type):
+        different, places = np.unique(column.to_numpy(), return_inverse=True)
+        names = [None if np.isnan(value) else _number(str(value)) for value in different]
+        return pa.chunked_array([pa.array(names, pa.string()).take(pa.array(places))])
+    coded = column.cast(pa.string()).dictionary_encode().unify_dictionaries()
+    texts = coded.chunk(0).dictionary.to_pylist() if len(coded) else []
+    names = [_canonical(text, numbers or pa.types.is_decimal(kind), gaps) for text in texts]
     return pa.chunked_array([pa.array(names, pa.string()).take(part.indices) for part in coded.chunks], pa.string())
 
 
@@ -100,16 +108,24 @@ def plain(column: Any) -> Any:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def _canonical(text: str, numbers: bool) -> str | None:
+def _canonical(text: str, numbers: bool, gaps: Sequence[str]) -> str | None:
     text = text.strip()
+    if text in gaps:
+        return None
     if text.lower() in ("true", "false"):
         return text.lower()
-    return _number(text) if numbers and NUMBER.fullmatch(text) else text or None
+    if time := TIME.fullmatch(text):
+        of_day = time[2].rstrip("0").rstrip(".") if "." in time[2] else time[2]
+        return time[1] if of_day.strip("0:") == "" else f"{time[1]} {of_day}"
+    try:
+        return _number(text) if numbers else text
+    except ValueError:
+        return text  # a word among numbers
 
 
 def _number(text: str) -> str:
     """The shortest text for a number that is given as text."""
     if WHOLE.fullmatch(text):
         return str(int(text))
-    value = float(text)
+    value = float(text) + 0.0  # -0 is 0
     return f"{value:.0f}" if value == np.floor(value) and abs(value) < 2**63 else repr(value)

@@ -1,6 +1,7 @@
 """What an encoder is worth: `evaluate` with a protocol, `embed` for the vectors themselves."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ def evaluate(
     *,
     labels: Any = None,
     label: str | None = None,
+    columns: Mapping[str, str] | None = None,
     test: str | None = None,
     data_dir: str | None = None,
     device: str = "auto",
@@ -55,9 +57,9 @@ def evaluate(
 
     "linear" is the paper's linear evaluation, "knn" the cosine nearest neighbours' vote, "pinv" the pseudoinverse.
     Data is read as the run's was, but for what is given: `labels` of an array, `label`, the column of a table that has
-    them, `test`, a file with the test samples, `data_dir`, the folder of a named data set's files. Data without a test
-    part has a fifth held out, and rows without a label do not count. The result is added to the run folder's
-    evaluations.jsonl.
+    them, `columns` that the run has not seen and that are to be left out ({"id": "drop"}), `test`, a file with the test
+    samples, `data_dir`, the folder of a named data set's files. Data without a test part has a fifth held out, and rows
+    without a label do not count. The result is added to the run folder's evaluations.jsonl.
     """
     if protocol not in PROTOCOLS:
         raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")
@@ -66,7 +68,9 @@ def evaluate(
         data = run.config["data"]["name"]
         if data == "given":
             raise InputError("the run was trained on arrays; give data=... (and labels=...) to evaluate it on")
-    dataset, split = _with_test(load_for(run, data, labels, label=label, test=test, data_dir=data_dir), seed)
+    dataset, split = _with_test(
+        load_for(run, data, labels, label=label, columns=columns, test=test, data_dir=data_dir), seed
+    )
     where = pick_device(device)
     encoder = run.encoder.to(where)
     classes = dataset.train.classes
@@ -109,4 +113,6 @@ def _labelled(part: str, source: Source, name: str) -> Source:
     if source.labels is None:
         raise InputError(f"the {part} samples of {name} have no labels, and every protocol needs them (--label NAME)")
     has = source.labels >= 0
+    if not has.any():
+        raise InputError(f"no {part} sample of {name} has a label")
     return source if has.all() or not isinstance(source, Tensors) else source.take(has.nonzero()[:, 0])

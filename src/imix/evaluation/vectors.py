@@ -75,6 +75,8 @@ def load_for(run: Run, data: Any, labels: Any = None, **given: Any) -> Data:
     reading = run.reading
     if not isinstance(data, str | Path) or run.config["data"]["name"] not in (str(data), str(Path(data).absolute())):
         reading = replace(reading, test=None, data_dir=None)  # where the run's files were says nothing about others
+    if labels is not None:
+        reading = replace(reading, label=None)  # what is given goes before what is remembered
     reading = replace(reading, **{name: value for name, value in given.items() if value is not None})
     dataset = load(data, labels, reading, run.table)
     shape = run.config["architecture"]["shape"]
@@ -82,6 +84,8 @@ def load_for(run: Run, data: Any, labels: Any = None, **given: Any) -> Data:
         raise InputError(
             f"the run was trained on samples of shape {tuple(shape)}; {dataset.name} has {dataset.train.shape}"
         )
+    if given.get("label") is not None and dataset.train.labels is None:
+        raise InputError(f"{dataset.name} has no column {given['label']!r}, or it is empty")
     if dataset.table is not None and run.table is None:
         raise InputError(f"the run was trained on arrays without gaps, and {dataset.name} is a table or has gaps")
     return dataset
