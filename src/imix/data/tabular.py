@@ -21,13 +21,13 @@ def read_frames(path: Path, reading: Reading, table: Table | None = None) -> lis
     What a file's text means is decided once, by the training rows.
     """
     label = {} if reading.label is None else {reading.label: "categorical"}
-    if table is not None:
-        kinds = table.kinds
-        train = _read(path, kinds | label, reading.header)
-    else:
-        train = _read(path, reading.columns | label, reading.header)
+    kinds = reading.columns if table is None else table.kinds
+    train = _read(path, kinds | label, reading.header)
+    if reading.test is None:
+        return [train]
+    if table is None:
         kinds = {name: kind for name, (kind, _) in find_kinds(train, reading.columns, reading.label).items()}
-    return [train] if reading.test is None else [train, _read(Path(reading.test), kinds | label, reading.header)]
+    return [train, _read(Path(reading.test), kinds | label, reading.header)]
 
 
 def encode_frames(frames: Sequence[Frame], reading: Reading, table: Table | None) -> tuple[Table, list[Tensor]]:
