@@ -1,0 +1,233 @@
+"""Views of images, made on their device, a batch at a time, with one independent draw per sample.
+
+Images are (N, C, H, W), floats in 0..1. Whatever moves pixels (crops, flips, blurs) is separable, so it is two matrix
+products, rows and columns, with a matrix for each sample: exact, the same on every device, and compiled with the step.
+Each augmentation agrees with torchvision's for the same parameters.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+GREY = (0.2989, 0.587, 0.114)  # weights of red, green and blue
+
+
+class RandomResizedCrop(nn.Module):
+    """A box of random area and aspect ratio, resized to `size` with antialiasing, and mirrored with probability `flip`.
+
+    Area in `scale` of the image's, ratio log-uniform in `ratio`; ten tries per sample to fit into the image, then the
+    largest central box whose ratio is allowed.
+    """
+
+    def __init__(
+        self,
+        size: int | tuple[int, int],
+        scale: tuple[float, float] = (0.2, 1.0),
+        ratio: tuple[float, float] = (3 / 4, 4 / 3),
+        flip: float = 0.5,
+    ) -> None:
+        super().__init__()
+        self.size = (size, size) if isinstance(size, int) else size
+        self.scale, self.ratio, self.flip = scale, ratio, flip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Views of a batch."""
+        top, left, height, width = self.boxes(x)
+        mirrored = torch.rand(len(x), device=x.device) < self.flip
+        return resized_crop(x, top, left, height, width, self.size, mirrored)
+
+    def boxes(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Top, left, height and width of a box for each sample, (N,) each, whole numbers."""
+        n, (rows, columns) = len(x), x.shape[-2:]
+
+        def draw(low: float, high: float, shape: tuple[int, ...]) -> Tensor:
+            return low + (high - low) * torch.rand(shape, device=x.device)
+
+        area = rows * columns * draw(*self.scale, (n, 10))
+        ratio = draw(math.log(self.ratio[0]), math.log(self.ratio[1]), (n, 10)).exp()
+        width, height = (area * ratio).sqrt().round(), (area / ratio).sqrt().round()
+        fits = (width > 0) & (width <= columns) & (height > 0) & (height <= rows)
+        first = fits.int().argmax(1, keepdim=True)
+        whole = min(max(columns / rows, self.ratio[0]), self.ratio[1])
+        fallback = (min(rows, round(columns / whole)), min(columns, round(rows * whole)))
+        some = fits.any(1)
+        height = torch.where(some, height.gather(1, first)[:, 0], fallback[0])
+        width = torch.where(some, width.gather(1, first)[:, 0], fallback[1])
+        place = torch.where(some[:, None], torch.rand((n, 2), device=x.device), 0.5)
+        top = (place[:, 0] * (rows - height + some.float())).floor()
+        left = (place[:, 1] * (columns - width + some.float())).floor()
+        return top, left, height, width
+
+
+class PadCrop(nn.Module):
+    """The image moved by up to `padding` pixels each way, with zeros around it, and mirrored with probability `flip`."""
+
+    def __init__(self, padding: int = 4, flip: float = 0.5) -> None:
+        super().__init__()
+        self.padding, self.flip = padding, flip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Views of a batch."""
+        n, size = len(x), tuple(x.shape[-2:])
+        moved = torch.randint(-self.padding, self.padding + 1, (2, n), device=x.device).float()
+        sides = torch.tensor(size, device=x.device, dtype=torch.float32).expand(n, 2)
+        mirrored = torch.rand(n, device=x.device) < self.flip
+        return resized_crop(x, moved[0], moved[1], sides[:, 0], sides[:, 1], size, mirrored)
+
+
+class ColourJitter(nn.Module):
+    """Brightness, contrast, saturation and hue by factors drawn per sample, in an order drawn per sample.
+
+    The first three factors are in 1 ± their strength, hue in ± its own (in turns of the colour circle); all of it
+    happens with probability `p`.
+    """
+
+    def __init__(
+        self, brightness: float = 0.4, contrast: float = 0.4, saturation: float = 0.4, hue: float = 0.1, p: float = 0.8
+    ) -> None:
+        super().__init__()
+        self.strengths, self.hue, self.p = (brightness, contrast, saturation), hue, p
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Views of a batch of colour images."""
+        n = len(x)
+        around = torch.rand(4, n, device=x.device) * 2 - 1
+        factors = [1 + strength * around[at] for at, strength in enumerate(self.strengths)]
+        order = torch.rand(n, 4, device=x.device).argsort(1)
+        jittered = jitter(x, factors[0], factors[1], factors[2], self.hue * around[3], order)
+        return torch.where(_per_sample(torch.rand(n, device=x.device) < self.p), jittered, x)
+
+
+class Greyscale(nn.Module):
+    """All colour taken out with probability `p`."""
+
+    def __init__(self, p: float = 0.2) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Views of a batch of colour images."""
+        return torch.where(_per_sample(torch.rand(len(x), device=x.device) < self.p), grey(x).expand_as(x), x)
+
+
+class GaussianBlur(nn.Module):
+    """Blurred with probability `p`, by a Gaussian of width drawn from `sigma`; the kernel is a tenth of the image."""
+
+    def __init__(self, sigma: tuple[float, float] = (0.1, 2.0), p: float = 0.5) -> None:
+        super().__init__()
+        self.sigma, self.p = sigma, p
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Views of a batch."""
+        n, (low, high) = len(x), self.sigma
+        sigma = low + (high - low) * torch.rand(n, device=x.device)
+        blurred = blur(x, sigma, *(2 * (side // 20) + 1 for side in x.shape[-2:]))
+        return torch.where(_per_sample(torch.rand(n, device=x.device) < self.p), blurred, x)
+
+
+def cifar(size: int | tuple[int, int]) -> nn.Sequential:
+    """The paper's views of small images: crop and flip, colour jitter, greyscale."""
+    return nn.Sequential(RandomResizedCrop(size), ColourJitter(), Greyscale())
+
+
+def imagenet(size: int | tuple[int, int]) -> nn.Sequential:
+    """The paper's views of large images: as for small ones, and blur."""
+    return nn.Sequential(RandomResizedCrop(size), ColourJitter(), Greyscale(), GaussianBlur())
+
+
+def resized_crop(
+    x: Tensor,
+    top: Tensor,
+    left: Tensor,
+    height: Tensor,
+    width: Tensor,
+    size: Sequence[int],
+    mirrored: Tensor | None = None,
+) -> Tensor:
+    """A box of each image, resized to `size` with antialiasing; what lies outside the image is 0."""
+    rows = _resampling(top, height, size[0], x.shape[-2])
+    columns = _resampling(left, width, size[1], x.shape[-1])
+    if mirrored is not None:
+        columns = torch.where(mirrored[:, None, None], columns.flip(1), columns)
+    return _separable(rows, x, columns)
+
+
+def jitter(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor, hue: Tensor, order: Tensor) -> Tensor:
+    """Four changes of colour, with a factor each per sample, (N,), in the order (N, 4) that each sample has."""
+    b, c, s = (_per_sample(factor) for factor in (brightness, contrast, saturation))
+    for turn in order.unbind(1):
+        which = _per_sample(turn)
+        dull = grey(x)
+        brighter = (b * x).clamp(0, 1)
+        contrasted = (c * x + (1 - c) * dull.mean((1, 2, 3), keepdim=True)).clamp(0, 1)
+        saturated = (s * x + (1 - s) * dull).clamp(0, 1)
+        x = torch.where(
+            which == 0,
+            brighter,
+            torch.where(which == 1, contrasted, torch.where(which == 2, saturated, turned(x, hue))),
+        )
+    return x
+
+
+def grey(x: Tensor) -> Tensor:
+    """The brightness of colour images, (N, 1, H, W)."""
+    red, green, blue = x.unbind(1)
+    return (GREY[0] * red + GREY[1] * green + GREY[2] * blue)[:, None]
+
+
+def turned(x: Tensor, by: Tensor) -> Tensor:
+    """Colours moved along the colour circle by that part of a turn, (N,)."""
+    red, green, blue = x.unbind(1)
+    high, low = x.amax(1), x.amin(1)
+    spread = high - low
+    safe = torch.where(spread == 0, 1.0, spread)
+    from_red, from_green, from_blue = ((high - part) / safe for part in (red, green, blue))
+    sixth = torch.where(
+        high == red,
+        from_blue - from_green,
+        torch.where(high == green, 2 + from_red - from_blue, 4 + from_green - from_red),
+    )
+    hue = (sixth / 6 + by[:, None, None]) % 1.0
+    # Each colour of the circle is a fixed distance along it from red.
+    parts = [(offset + hue * 6) % 6 for offset in (5, 3, 1)]
+    return torch.stack([high - spread * torch.minimum(part, 4 - part).clamp(0, 1) for part in parts], 1)
+
+
+def blur(x: Tensor, sigma: Tensor, rows: int, columns: int) -> Tensor:
+    """A Gaussian of that width per sample, cut off to a kernel of rows x columns; edges are reflected."""
+    return _separable(_blurring(sigma, rows, x.shape[-2]), x, _blurring(sigma, columns, x.shape[-1]))
+
+
+def _separable(rows: Tensor, x: Tensor, columns: Tensor) -> Tensor:
+    """rows (N, h, H), x (N, C, H, W), columns (N, w, W) -> (N, C, h, w)."""
+    return rows[:, None] @ x @ columns.transpose(1, 2)[:, None]
+
+
+def _resampling(start: Tensor, length: Tensor, size: int, available: int) -> Tensor:
+    """For each sample the matrix (N, size, available) that resizes `length` pixels from `start` on to `size`.
+
+    A triangle of the width of an output pixel, or of an input pixel where that is larger, cut at the ends of the box.
+    """
+    step = (length / size)[:, None, None]
+    centre = (torch.arange(size, device=start.device)[:, None] + 0.5) * step
+    pixel = torch.arange(available, device=start.device) - start[:, None, None]
+    weight = (1 - ((pixel + 0.5 - centre) / step.clamp(min=1)).abs()).clamp(min=0)
+    weight = torch.where((pixel >= 0) & (pixel < length[:, None, None]), weight, 0.0)
+    return weight / weight.sum(2, keepdim=True).clamp(min=1e-6)
+
+
+def _blurring(sigma: Tensor, kernel: int, size: int) -> Tensor:
+    """For each sample the matrix (N, size, size) that blurs along one axis."""
+    reach = kernel // 2
+    distance = torch.arange(-reach, reach + 1, device=sigma.device)
+    weight = torch.softmax(-0.5 * (distance / sigma[:, None]) ** 2, 1)
+    source = (torch.arange(size, device=sigma.device)[:, None] + distance).abs()
+    source = (size - 1) - ((size - 1) - source).abs()
+    matrix = torch.zeros(len(sigma), size, size, device=sigma.device, dtype=weight.dtype)
+    return matrix.scatter_add_(2, source.expand(len(sigma), -1, -1), weight[:, None].expand(-1, size, -1))
+
+
+def _per_sample(x: Tensor) -> Tensor:
+    return x.view(-1, 1, 1, 1)

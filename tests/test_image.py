@@ -1,0 +1,187 @@
+"""Views of images: each augmentation against torchvision's for the same parameters, and draws as asked, per sample."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+from torchvision.transforms import v2
+from torchvision.transforms.v2 import functional as F
+
+from imix.augment.image import (
+    ColourJitter,
+    GaussianBlur,
+    Greyscale,
+    PadCrop,
+    RandomResizedCrop,
+    blur,
+    cifar,
+    grey,
+    imagenet,
+    jitter,
+    resized_crop,
+    turned,
+)
+
+N = 24
+SHAPES = [(32, 32), (40, 48), (17, 9)]
+
+
+def images(height=32, width=32, n=N, seed=0):
+    return torch.rand(n, 3, height, width, generator=torch.Generator().manual_seed(seed))
+
+
+def uniform(low, high, n=N, seed=1):
+    return low + (high - low) * torch.rand(n, generator=torch.Generator().manual_seed(seed))
+
+
+# --- against torchvision ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("size", [(32, 32), (8, 50)])
+def test_resized_crops_are_torchvisions(shape, size):
+    x = images(*shape)
+    boxes = RandomResizedCrop(32).boxes(x)
+    expected = [
+        F.resized_crop(image, *(int(value[i]) for value in boxes), list(size), antialias=True)
+        for i, image in enumerate(x)
+    ]
+    assert_close(resized_crop(x, *boxes, size), torch.stack(expected), atol=1e-5, rtol=0)
+
+
+def test_mirrored_crops_are_flipped():
+    x = images()
+    boxes = RandomResizedCrop(32).boxes(x)
+    mirrored = torch.arange(N) % 2 == 0
+    straight, some = resized_crop(x, *boxes, (32, 32)), resized_crop(x, *boxes, (32, 32), mirrored)
+    assert_close(some[mirrored], straight[mirrored].flip(3))
+    assert torch.equal(some[~mirrored], straight[~mirrored])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_colour_jitter_is_torchvisions_in_every_order(shape):
+    x = images(*shape)
+    b, c, s = (uniform(0.6, 1.4, seed=seed) for seed in (1, 2, 3))
+    hue = uniform(-0.1, 0.1, seed=4)
+    order = torch.tensor(list(itertools.permutations(range(4))))
+    steps = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue)
+    expected = []
+    for i, image in enumerate(x):
+        for step in order[i].tolist():
+            image = steps[step](image, float((b, c, s, hue)[step][i]))
+        expected.append(image)
+    assert_close(jitter(x, b, c, s, hue, order), torch.stack(expected), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("by", [-0.5, -0.1, 0.0, 0.3, 0.5])
+def test_hue_is_torchvisions_also_for_grey_and_pure_colours(by):
+    pure = torch.tensor(
+        [[0.0, 0, 0], [1, 1, 1], [0.5, 0.5, 0.5], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [0.2, 0.7, 0.7]]
+    )
+    x = pure.view(8, 3, 1, 1).expand(8, 3, 4, 4)
+    expected = torch.stack([F.adjust_hue(image, by) for image in x])
+    assert_close(turned(x, torch.full((8,), by)), expected, atol=1e-5, rtol=0)
+
+
+def test_greyscale_is_torchvisions():
+    assert_close(grey(images()), F.rgb_to_grayscale(images()))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(3, 3), (5, 7), (23, 1)])
+def test_blur_is_torchvisions(rows, columns):
+    x, sigma = images(40, 48), uniform(0.1, 2.0)
+    expected = [F.gaussian_blur(image, [columns, rows], [float(sigma[i])] * 2) for i, image in enumerate(x)]
+    assert_close(blur(x, sigma, rows, columns), torch.stack(expected), atol=1e-5, rtol=0)
+
+
+def test_pad_crops_are_shifts_of_the_padded_image():
+    x = images(12, 10, n=200)
+    padded = torch.nn.functional.pad(x, (4, 4, 4, 4))
+    seen = set()
+    for i, view in enumerate(PadCrop(4, flip=0)(x)):
+        found = [
+            (top, left)
+            for top in range(9)
+            for left in range(9)
+            if torch.allclose(view, padded[i, :, top : top + 12, left : left + 10], atol=1e-6)
+        ]
+        assert len(found) == 1
+        seen.add(found[0])
+    assert {top for top, _ in seen} == set(range(9)) == {left for _, left in seen}
+
+
+# --- draws -----------------------------------------------------------------------------------------------------------
+
+
+def test_boxes_are_distributed_as_torchvisions():
+    x = images(32, 48, n=1).expand(4000, 3, 32, 48)
+    torch.manual_seed(0)
+    ours = torch.stack(RandomResizedCrop(32).boxes(x), 1)
+    crop = v2.RandomResizedCrop(32, (0.2, 1.0))
+    drawn = [crop.make_params([x[0]]) for _ in range(4000)]
+    theirs = torch.tensor([[p["top"], p["left"], p["height"], p["width"]] for p in drawn]).float()
+    for a, b in zip(ours.unbind(1), theirs.unbind(1), strict=True):
+        assert abs(a.mean() - b.mean()) < 4 * math.sqrt((a.var() + b.var()) / 4000)
+        assert abs(a.std() - b.std()) < 0.05 * b.std() + 0.05
+    top, left, height, width = ours.unbind(1)
+    assert (top >= 0).all() and (left >= 0).all() and (top + height <= 32).all() and (left + width <= 48).all()
+
+
+def test_a_box_that_never_fits_is_the_central_one():
+    x = images(10, 100, n=5)
+    top, left, height, width = RandomResizedCrop(8, scale=(5.0, 5.0)).boxes(x)
+    assert [t.unique().tolist() for t in (top, left, height, width)] == [[0], [43], [10], [13]]
+
+
+@pytest.mark.parametrize(
+    ("augment", "share"),
+    [
+        (RandomResizedCrop(32, scale=(1.0, 1.0), ratio=(1.0, 1.0), flip=0.3), 0.3),
+        (ColourJitter(p=0.8), 0.8),
+        (Greyscale(0.2), 0.2),
+        (GaussianBlur((1.0, 2.0), p=0.5), 0.5),
+    ],
+)
+def test_each_happens_with_its_probability_to_each_sample_apart(augment, share):
+    x = images(32, 32, n=1).expand(1500, 3, 32, 32)
+    torch.manual_seed(0)
+    changed = (augment(x) - x).abs().amax((1, 2, 3)) > 1e-4
+    assert changed.float().mean().item() == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / 1500))
+
+
+@pytest.mark.parametrize("views", [cifar(32), imagenet(32), PadCrop()])
+def test_every_sample_has_a_draw_of_its_own(views):
+    x = images(n=1).expand(64, 3, 32, 32)
+    torch.manual_seed(0)
+    one, other = views(x), views(x)
+    assert len(one.flatten(1).unique(dim=0)) > 48
+    assert (one != other).flatten(1).any(1).float().mean() > 0.9
+
+
+def test_jitter_draws_its_factors_and_its_order_per_sample():
+    x = images(n=1).expand(512, 3, 32, 32)
+    torch.manual_seed(0)
+    ratio = ColourJitter(0.4, 0, 0, 0, p=1)(x * 0.5).mean((1, 2, 3)) / (x * 0.5).mean((1, 2, 3))
+    assert ratio.min() > 0.6 - 1e-4 and ratio.max() < 1.4 + 1e-4
+    assert ratio.min() < 0.63 and ratio.max() > 1.37 and ratio.mean().sub(1).abs() < 0.04
+
+
+def test_views_stay_within_colours_and_keep_their_layout():
+    x = images(48, 40).contiguous(memory_format=torch.channels_last)
+    for views in (cifar(32), imagenet((24, 32))):
+        seen = views(x)
+        assert seen.min() >= -1e-5 and seen.max() <= 1 + 1e-5
+        assert seen.dtype == torch.float32
+
+
+@pytest.mark.parametrize("views", [cifar(16), imagenet(16), PadCrop(2)])
+def test_views_compile_into_one_graph(views):
+    x = images(16, 16, n=4)
+    compiled = torch.compile(views, backend="eager", fullgraph=True)
+    made = []
+    for make in (views, compiled):
+        torch.manual_seed(3)
+        made.append(make(x))
+    assert torch.equal(*made)
