@@ -62,7 +62,7 @@ class RandomResizedCrop(nn.Module):
 
 
 class PadCrop(nn.Module):
-    """The image moved by up to `padding` pixels each way, with zeros around it, and mirrored with probability `flip`."""
+    """The image moved by up to `padding` pixels each way, zeros around it, and mirrored with probability `flip`."""
 
     def __init__(self, padding: int = 4, flip: float = 0.5) -> None:
         super().__init__()
