@@ -3,12 +3,15 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
+import imix
+from imix import InputError, Reading, Settings
 from imix.augment.image import (
     ColourJitter,
     GaussianBlur,
@@ -23,6 +26,9 @@ from imix.augment.image import (
     resized_crop,
     turned,
 )
+from imix.data import load
+from imix.data.standardise import Standardise
+from imix.train.build import make_augment
 
 N = 24
 SHAPES = [(32, 32), (40, 48), (17, 9)]
@@ -185,3 +191,109 @@ def test_views_compile_into_one_graph(views):
         torch.manual_seed(3)
         made.append(make(x))
     assert torch.equal(*made)
+
+
+# --- images as data --------------------------------------------------------------------------------------------------
+
+QUICK = Settings(epochs=2, batch_size=8, device="cpu")
+
+
+def bytes_of_images(n=16, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (n, 3, 32, 32), dtype=np.uint8)
+
+
+def test_images_stay_bytes_until_they_are_used():
+    x = bytes_of_images()
+    data = load(x)
+    assert data.train.inputs.dtype == torch.uint8
+    from_bytes = imix.pretrain(x, QUICK, progress=False)
+    from_floats = imix.pretrain(x.astype(np.float32) / 255, QUICK, progress=False)
+    for a, b in zip(from_bytes.encoder.parameters(), from_floats.encoder.parameters(), strict=True):
+        assert_close(a, b, rtol=1e-3, atol=1e-4)
+    assert_close(from_bytes.encoder(torch.from_numpy(x)), from_bytes.encoder(torch.from_numpy(x) / 255))
+    assert imix.embed(from_bytes, x).shape == (16, 128)
+
+
+def test_bytes_are_standardised_by_their_true_mean_and_deviation():
+    x = torch.from_numpy(bytes_of_images(50)) // 3
+    found = Standardise(3).fit(imix.data.Tensors(x))
+    floats = (x / 255).double().transpose(0, 1).flatten(1)
+    assert_close(found.mean.double(), floats.mean(1), rtol=1e-5, atol=0)
+    assert_close(found.deviation.double(), floats.std(1, unbiased=False), rtol=1e-5, atol=0)
+
+
+def test_images_are_augmented_as_colours_and_standardised_after():
+    seen = []
+
+    def spy(batch):
+        seen.append((batch.min().item(), batch.max().item()))
+        return batch
+
+    class Encoder(torch.nn.Module):
+        width = 3
+
+        def forward(self, x):
+            seen.append(x.mean().item())
+            return x.mean((2, 3))
+
+    settings = Settings(epochs=1, batch_size=16, device="cpu", mix="none", head="linear", lr=1e-6)
+    imix.pretrain(bytes_of_images(), settings, encoder=Encoder(), augment=spy, progress=False)
+    assert seen[0][0] >= 0 and seen[0][1] <= 1
+    assert abs(seen[2]) < 0.01  # both views, standardised
+
+
+def test_views_are_those_asked_for_or_the_data_sets_own(tmp_path):
+    np.savez(tmp_path / "cifar10.npz", x=bytes_of_images(), y=np.arange(16) % 2)
+    named, plain = load("cifar10", reading=Reading(data_dir=str(tmp_path))), load(bytes_of_images())
+    words = "crop 0.2 to 1, flip 0.5, colour jitter 0.8, greyscale 0.2"
+    assert ", ".join(map(str, make_augment(Settings(), named))) == words
+    assert ", ".join(map(str, make_augment(Settings(augment="imagenet"), plain))) == words + ", blur 0.5"
+    for settings, data in ((Settings(augment="none"), named), (Settings(), plain)):
+        assert make_augment(settings, data)(data.train.inputs) is data.train.inputs
+    with pytest.raises(InputError, match=r"augment='cifar' is for colour images \(3, H, W\); digits has samples of"):
+        make_augment(Settings(augment="cifar"), load("digits"))
+
+
+@pytest.mark.parametrize(("name", "labels"), [("cifar10", 1), ("cifar100", 2)])
+def test_binary_files_of_cifar_are_read(tmp_path, name, labels):
+    x, y = bytes_of_images(20), np.arange(20, dtype=np.uint8) % 10
+    head = np.stack([y] if labels == 1 else [y + 50, y], 1)
+    records = np.concatenate([head, x.reshape(20, -1)], 1)
+    folder = tmp_path / {"cifar10": "cifar-10-batches-bin", "cifar100": "cifar-100-binary"}[name]
+    folder.mkdir()
+    if name == "cifar10":
+        for number in range(5):
+            records[4 * number : 4 * number + 4].tofile(folder / f"data_batch_{number + 1}.bin")
+        records[:10].tofile(folder / "test_batch.bin")
+    else:
+        records.tofile(folder / "train.bin")
+        records[:10].tofile(folder / "test.bin")
+    data = load(name, reading=Reading(data_dir=str(tmp_path)))
+    assert torch.equal(data.train.inputs, torch.from_numpy(x))
+    assert (data.train.labels.tolist(), len(data.test)) == (y.tolist(), 10)
+
+
+def test_files_of_cifar_that_are_missing_or_cut_short_are_named(tmp_path):
+    with pytest.raises(InputError, match=r"there is no cifar10\.npz and none of its files in .*--data-dir"):
+        load("cifar10", reading=Reading(data_dir=str(tmp_path)))
+    (tmp_path / "test.bin").write_bytes(b"short")
+    with pytest.raises(InputError, match=r"train\.bin' is not there or not whole"):
+        load("cifar100", reading=Reading(data_dir=str(tmp_path)))
+
+
+def test_every_method_trains_on_augmented_images_and_resumes(tmp_path):
+    np.savez(
+        tmp_path / "cifar10.npz",
+        x=bytes_of_images(24),
+        y=np.arange(24) % 2,
+        x_test=bytes_of_images(8, 1),
+        y_test=[0, 1] * 4,
+    )
+    reading = Reading(data_dir=str(tmp_path))
+    for method in ("npair", "moco", "byol", "supclr"):
+        settings = Settings(method=method, mix="cutmix", input_mix=2, epochs=2, batch_size=8, queue=16, device="cpu")
+        run = imix.pretrain("cifar10", settings, reading, out=tmp_path / method, progress=False)
+        assert imix.evaluate(tmp_path / method, protocol="knn").constants["test"] == 8
+        again = imix.pretrain("cifar10", settings, reading, out=tmp_path / method, resume=True, progress=False)
+        for a, b in zip(run.encoder.parameters(), again.encoder.parameters(), strict=True):
+            assert torch.equal(a, b)

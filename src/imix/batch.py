@@ -57,6 +57,11 @@ def same_size(*batches: Batch) -> int:
     return sizes[0]
 
 
+def as_floats(batch: Batch) -> Batch:
+    """Bytes as floats in 0..1; everything else as it is."""
+    return map_fields(lambda x: x.float() / 255 if x.dtype == torch.uint8 else x, batch)
+
+
 def concatenate(batches: Sequence[Batch]) -> Batch:
     """Batches one after the other, as one batch."""
     return map_fields(lambda *parts: torch.cat(parts), *batches)

@@ -29,6 +29,9 @@ class Settings:
     """lam <- max(lam, 1 - lam)."""
     input_mix: int = 0
     """How many auxiliary samples InputMix blends into each view; 0 for no InputMix."""
+    augment: Literal["cifar", "imagenet", "none"] | None = None
+    """Views of colour images: the paper's for small images (crop, flip, colour jitter, greyscale), those and blur, or
+    none; by default cifar for cifar10 and cifar100, none for other data."""
     masking: float | None = None
     """Each cell of each view is set to 0 with this probability, a category as a whole; by default 0.2 for rows of a
     table or array, as in the paper's tabular experiments, and 0 for anything else."""

@@ -2,12 +2,21 @@
 
 from collections.abc import Callable
 
+from torch import nn
+
 from imix.augment.tabular import Masking, Resampling
 from imix.batch import Batch
 
-__all__ = ["Augment", "Masking", "Resampling", "no_augment"]
+__all__ = ["Augment", "Masking", "Resampling", "followed_by", "no_augment"]
 
 Augment = Callable[[Batch], Batch]
+
+
+def followed_by(augment: Augment, module: nn.Module) -> Augment:
+    """Views, and then a module on them."""
+    if isinstance(augment, nn.Module):
+        return nn.Sequential(augment, module)
+    return lambda batch: module(augment(batch))
 
 
 def no_augment(batch: Batch) -> Batch:

@@ -32,6 +32,9 @@ class RandomResizedCrop(nn.Module):
         self.size = (size, size) if isinstance(size, int) else size
         self.scale, self.ratio, self.flip = scale, ratio, flip
 
+    def __repr__(self) -> str:
+        return f"crop {self.scale[0]:g} to {self.scale[1]:g}, flip {self.flip:g}"
+
     def forward(self, x: Tensor) -> Tensor:
         """Views of a batch."""
         top, left, height, width = self.boxes(x)
@@ -68,6 +71,9 @@ class PadCrop(nn.Module):
         super().__init__()
         self.padding, self.flip = padding, flip
 
+    def __repr__(self) -> str:
+        return f"shift {self.padding}, flip {self.flip:g}"
+
     def forward(self, x: Tensor) -> Tensor:
         """Views of a batch."""
         n, size = len(x), tuple(x.shape[-2:])
@@ -90,6 +96,9 @@ class ColourJitter(nn.Module):
         super().__init__()
         self.strengths, self.hue, self.p = (brightness, contrast, saturation), hue, p
 
+    def __repr__(self) -> str:
+        return f"colour jitter {self.p:g}"
+
     def forward(self, x: Tensor) -> Tensor:
         """Views of a batch of colour images."""
         n = len(x)
@@ -107,6 +116,9 @@ class Greyscale(nn.Module):
         super().__init__()
         self.p = p
 
+    def __repr__(self) -> str:
+        return f"greyscale {self.p:g}"
+
     def forward(self, x: Tensor) -> Tensor:
         """Views of a batch of colour images."""
         return torch.where(_per_sample(torch.rand(len(x), device=x.device) < self.p), grey(x).expand_as(x), x)
@@ -118,6 +130,9 @@ class GaussianBlur(nn.Module):
     def __init__(self, sigma: tuple[float, float] = (0.1, 2.0), p: float = 0.5) -> None:
         super().__init__()
         self.sigma, self.p = sigma, p
+
+    def __repr__(self) -> str:
+        return f"blur {self.p:g}"
 
     def forward(self, x: Tensor) -> Tensor:
         """Views of a batch."""

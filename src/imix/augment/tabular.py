@@ -57,6 +57,9 @@ class Masking(nn.Module):
         super().__init__()
         self.p, self.cells = _probability(p), Cells(cells)
 
+    def __repr__(self) -> str:
+        return f"masking {self.p:g}"
+
     def forward(self, batch: Batch) -> Batch:
         """Mask every field of the batch."""
         return map_fields(lambda x: x.masked_fill(self.cells.hit(x, self.p), 0), batch)
@@ -74,6 +77,9 @@ class Resampling(nn.Module):
     def __init__(self, p: float = 0.6, cells: Sequence[int] | None = None) -> None:
         super().__init__()
         self.p, self.cells = _probability(p), Cells(cells)
+
+    def __repr__(self) -> str:
+        return f"resampling {self.p:g}"
 
     def forward(self, batch: Batch) -> Batch:
         """Resample every field of the batch."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from imix.batch import Batch, size
 from imix.data.arrays import Parts, class_numbers, read_npy, read_npz, samples
+from imix.data.cifar import cifar10, cifar100
 from imix.data.csv_file import SUFFIXES
 from imix.data.digits import digits
 from imix.data.frame import as_frame, has_gaps, is_frame
@@ -21,7 +22,14 @@ from imix.settings import Reading
 
 __all__ = ["Data", "Source", "Table", "Tensors", "load"]
 
-NAMED = {"digits": digits, "covtype": covtype, "higgs100k": higgs100k, "higgs1m": higgs1m}
+NAMED = {
+    "digits": digits,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "covtype": covtype,
+    "higgs100k": higgs100k,
+    "higgs1m": higgs1m,
+}
 ARRAYS = {".npy": read_npy, ".npz": read_npz}
 TABLES = (".parquet", *SUFFIXES)
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imix.batch import Batch, map_fields
+from imix.batch import Batch, as_floats, map_fields
 from imix.errors import InputError
 
 
@@ -43,7 +43,7 @@ def read_npz(path: Path) -> Parts:
 def samples(inputs: Any, name: str) -> Batch:
     """Samples (N, ...) from arrays or tensors; `inputs` may be a tuple or dict of them.
 
-    Everything becomes float32; bytes (uint8) are brought to 0..1.
+    Everything becomes float32; bytes (uint8) are brought to 0..1, those of images (N, C, H, W) when they are used.
     """
     return map_fields(lambda x: _samples(x, name), _tensors(inputs))
 
@@ -99,7 +99,9 @@ def _samples(x: Tensor, name: str) -> Tensor:
         raise InputError(f"{name} must have samples along its first axis, (N, ...); got shape {tuple(x.shape)}")
     if len(x) == 0:
         raise InputError(f"there are no samples in {name}")
-    x = x.float() / 255 if x.dtype == torch.uint8 else x.float()
+    if x.dtype == torch.uint8:
+        return x if x.dim() == 4 else as_floats(x)
+    x = x.float()
     bad = ~torch.isfinite(x)
     if bad.any():
         first = tuple(int(i) for i in bad.nonzero()[0])

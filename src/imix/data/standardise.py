@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from imix.batch import as_floats
 from imix.data.source import Tensors
 
 
@@ -20,6 +21,8 @@ class Standardise(nn.Module):
     def fit(self, source: Tensors) -> "Standardise":
         """Take mean and deviation from these samples; a constant channel keeps deviation 1."""
         x = source.inputs
+        if x.dtype == torch.uint8:
+            return self._fit_bytes(x)
         axes = [axis for axis in range(x.dim()) if axis != 1]
         mean = x.mean(axes, dtype=torch.float64)
         self.mean.copy_(mean)
@@ -29,8 +32,19 @@ class Standardise(nn.Module):
         self.deviation.copy_(torch.where(deviation > 1e-6 * mean.abs(), deviation, 1.0))
         return self
 
+    def _fit_bytes(self, x: Tensor) -> "Standardise":
+        """From how often each byte occurs: exact, and without a copy in floats."""
+        value = torch.arange(256, device=x.device, dtype=torch.float64) / 255
+        for channel, part in enumerate(x.unbind(1)):
+            share = torch.bincount(part.flatten(), minlength=256) / part.numel()
+            mean = (share * value).sum()
+            deviation = (share * (value - mean) ** 2).sum().sqrt()
+            self.mean[channel], self.deviation[channel] = mean, torch.where(deviation > 1e-6, deviation, 1.0)
+        return self
+
     def forward(self, x: Tensor) -> Tensor:
-        """Standardise (N, C, ...)."""
+        """Standardise (N, C, ...), floats or bytes."""
+        x = as_floats(x)
         return (x - self._along(self.mean, x)) / self._along(self.deviation, x)
 
     @staticmethod

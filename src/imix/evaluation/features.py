@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from imix.batch import map_fields
+from imix.batch import as_floats, map_fields
 from imix.data import Source
 from imix.methods import evaluating
 
@@ -26,7 +26,7 @@ class Encoded:
         rows = torch.arange(len(self.source)).split(CHUNK)
         with torch.no_grad(), evaluating(self.encoder):
             for batch, labels in self.source.batches(rows):
-                features = self.encoder(map_fields(lambda x: x.to(self.device), batch))
+                features = self.encoder(as_floats(map_fields(lambda x: x.to(self.device), batch)))
                 yield features, None if labels is None else labels.to(self.device)
 
     def features(self) -> Tensor:

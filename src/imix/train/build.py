@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from imix.augment import Augment, Masking, Resampling, no_augment
+from imix.augment import Augment, Masking, Resampling, image, no_augment
 from imix.data import Data
 from imix.errors import InputError
 from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
@@ -10,6 +10,8 @@ from imix.mix import CutMix, MixOperator, MixUp
 from imix.settings import Settings
 
 MASKING = 0.2  # of rows, unless set
+VIEWS = {"cifar": image.cifar, "imagenet": image.imagenet}
+KNOWN_FOR = {"cifar10": "cifar", "cifar100": "cifar"}
 SOFTMAX = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
 
 
@@ -26,9 +28,21 @@ def make_augment(settings: Settings, data: Data) -> Augment:
     cells, masking = _cells(settings, data), settings.masking
     if masking is None:
         masking = MASKING if len(data.train.shape or ()) == 1 else 0.0
-    steps: list[nn.Module] = [Resampling(settings.resampling, cells)] if settings.resampling else []
+    steps: list[nn.Module] = _image_views(settings, data)
+    steps += [Resampling(settings.resampling, cells)] if settings.resampling else []
     steps += [Masking(masking, cells)] if masking else []
     return nn.Sequential(*steps) if steps else no_augment
+
+
+def _image_views(settings: Settings, data: Data) -> list[nn.Module]:
+    """The steps of the views that are asked for, or that a data set is known for."""
+    name = settings.augment or KNOWN_FOR.get(data.name, "none")
+    if name == "none":
+        return []
+    shape = data.train.shape or ()
+    if len(shape) != 3 or shape[0] != 3:
+        raise InputError(f"augment={name!r} is for colour images (3, H, W); {data.name} has samples of {shape}")
+    return list(VIEWS[name]((shape[1], shape[2])))
 
 
 def _cells(settings: Settings, data: Data) -> list[int] | None:

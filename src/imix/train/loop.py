@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from imix import distributed
 from imix.augment import Augment
-from imix.batch import Batch, concatenate, map_fields, size
+from imix.batch import Batch, as_floats, concatenate, map_fields, size
 from imix.data import Source
 from imix.errors import InputError, Interrupted
 from imix.methods import Method
@@ -48,6 +48,7 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch, labels: Tensor | None) -> Tensor:
         """The loss of a batch."""
+        batch = as_floats(batch)
         views = [self.augment(batch) for _ in range(self.learner.views)]
         if self.input_mix is not None:
             n, mixed = size(batch), self.input_mix(concatenate(views))
@@ -143,7 +144,7 @@ def train(
                     log.write(record)
                     losses, last_record, steps_since = [], now, 0
                     if watch.due(done):
-                        watch.alive(done, record["loss"], learner.encode(batch))
+                        watch.alive(done, record["loss"], learner.encode(as_floats(batch)))
                 if step == steps:
                     epoch, step = epoch + 1, 0
                 if (world == 1 or done % AGREE_EVERY == 0) and distributed.any_rank(stop_asked()):

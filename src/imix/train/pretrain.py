@@ -12,8 +12,8 @@ from torch import nn
 
 import imix
 from imix import distributed
-from imix.augment import Augment
-from imix.batch import concatenate, fields
+from imix.augment import Augment, followed_by
+from imix.batch import as_floats, concatenate, fields
 from imix.data import Data, Source, Tensors, load
 from imix.data.standardise import Standardise
 from imix.encoders import width_of
@@ -108,7 +108,8 @@ def _pretrain(
     with own_randomness(device):
         seed_all(settings.seed, BEFORE_TRAINING)
         whole = assemble(architecture, encoder)
-        source = _standardised(data, whole, device)
+        images = shape is not None and len(shape) == 3
+        source = _standardised(data, whole, device, images)
         learner = make_method(settings, whole[-1], _width(whole[-1], source), data.train.classes)
     _try_mixing(learner, source)
     if settings.supervised and source.labels is not None and int(source.labels.min()) < 0:
@@ -118,6 +119,7 @@ def _pretrain(
     batch_size = global_batch_size(settings, len(source))
     recorded = records(settings, device, ours=encoder is None and augment is None)
     augment = augment or make_augment(settings, data)
+    views = followed_by(augment, whole[0]) if images else augment
 
     state = None if folder is None else _open_folder(folder, config, overwrite)
     steps = len(source) // batch_size
@@ -132,7 +134,7 @@ def _pretrain(
             learner,
             source,
             settings,
-            augment,
+            views,
             log,
             device,
             folder / "checkpoint.pt" if folder else None,
@@ -205,14 +207,14 @@ def _open_log(
     return Log(sinks, records)
 
 
-def _standardised(data: Data, whole: nn.Sequential, device: torch.device) -> Source:
-    """The training data as the encoder sees it, on the device if it fits there."""
+def _standardised(data: Data, whole: nn.Sequential, device: torch.device, images: bool) -> Source:
+    """The training data, on the device if it fits there, standardised; images are so after they were augmented."""
     source = data.train
     if isinstance(whole[0], Standardise) and isinstance(source, Tensors):
         also = data.test if data.reading.standardise == "all" else None
         parts = [part.inputs for part in (source, also) if isinstance(part, Tensors)]
         whole[0].fit(Tensors(concatenate(parts) if len(parts) > 1 else parts[0]))
-        source = Tensors(whole[0](source.inputs), source.labels)
+        source = source if images else Tensors(whole[0](source.inputs), source.labels)
     whole.to(device)
     fits = device.type != "cuda" or source.nbytes() < torch.cuda.mem_get_info(device)[0] // 2
     return source.to(device) if fits else source
@@ -225,7 +227,7 @@ def _width(encoder: nn.Module, source: Source) -> int:
     sample = source.sample(2)
     encoder.to(fields(sample)[0].device)
     with torch.no_grad(), evaluating(encoder):
-        features = encoder(sample)
+        features = encoder(as_floats(sample))
     if features.dim() != 2:
         raise InputError(f"an encoder must give (N, F); {type(encoder).__name__} gives shape {tuple(features.shape)}")
     return int(features.shape[1])
@@ -235,7 +237,7 @@ def _try_mixing(learner: Method, source: Source) -> None:
     """Let an operator that cannot mix this data say so before anything is written."""
     sample = source.sample(2)
     with own_randomness(fields(sample)[0].device):
-        learner.mix(sample)
+        learner.mix(as_floats(sample))
 
 
 def _headline(
@@ -250,8 +252,7 @@ def _headline(
     """What is about to run, the effective batch included."""
     world = distributed.world_size()
     mix = "" if settings.mix == "none" else f" + i-Mix ({settings.mix}, alpha {settings.alpha:g})"
-    made_by = list(augment) if isinstance(augment, nn.Sequential) else []
-    views = " and ".join(f"{type(part).__name__.lower()} {part.p:g}" for part in made_by)
+    views = ", ".join(map(str, augment)) if isinstance(augment, nn.Sequential) else ""
     weights = sum(parameter.numel() for parameter in learner.encoder.parameters())
     precision = "bf16" if uses_bf16(settings, device) else "fp32"
     return (

@@ -1,0 +1,55 @@
+"""CIFAR-10 and CIFAR-100: 50,000 training and 10,000 test images of 32 x 32, as bytes."""
+
+from pathlib import Path
+
+import numpy as np
+import torchvision
+
+from imix.data.arrays import Parts, read_npz
+from imix.errors import InputError, first_line
+from imix.settings import Reading
+
+PIXELS = 3 * 32 * 32
+TRAIN = {
+    "cifar10": ("cifar-10-batches-bin", [f"data_batch_{number}.bin" for number in range(1, 6)], "test_batch.bin", 1),
+    "cifar100": ("cifar-100-binary", ["train.bin"], "test.bin", 2),
+}
+CACHE = Path.home() / ".cache" / "imix"
+
+
+def cifar10(reading: Reading) -> Parts:
+    """Ten classes."""
+    return _cifar("cifar10", reading.data_dir)
+
+
+def cifar100(reading: Reading) -> Parts:
+    """A hundred classes."""
+    return _cifar("cifar100", reading.data_dir)
+
+
+def _cifar(name: str, folder: str | None) -> Parts:
+    """From NAME.npz or the binary files in the folder, or else through torchvision, which checks what it reads."""
+    if folder is not None:
+        if (path := Path(folder) / f"{name}.npz").is_file():
+            return read_npz(path)
+        inner, train, test, labels = TRAIN[name]
+        for place in (Path(folder), Path(folder) / inner):
+            if (place / test).is_file():
+                return Parts(*_binary([place / file for file in train], labels), *_binary([place / test], labels))
+    kind = torchvision.datasets.CIFAR10 if name == "cifar10" else torchvision.datasets.CIFAR100
+    try:
+        parts = [kind(folder or CACHE, train=train, download=folder is None) for train in (True, False)]
+    except (RuntimeError, OSError) as error:
+        where = f"there is no {name}.npz and none of its files in {folder!r}" if folder else f"cannot fetch {name}"
+        raise InputError(f"{where} ({first_line(error)}); give the folder that has them with --data-dir") from error
+    (x, y), (x_test, y_test) = ((part.data.transpose(0, 3, 1, 2), np.array(part.targets)) for part in parts)
+    return Parts(x, y, x_test, y_test)
+
+
+def _binary(paths: list[Path], labels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels of files in which each record is `labels` bytes, the last of them the class, and the pixels."""
+    for path in paths:
+        if not path.is_file() or path.stat().st_size % (labels + PIXELS):
+            raise InputError(f"{str(path)!r} is not there or not whole")
+    records = np.concatenate([np.fromfile(path, np.uint8).reshape(-1, labels + PIXELS) for path in paths])
+    return records[:, labels:].reshape(-1, 3, 32, 32), records[:, labels - 1].astype(int)
