@@ -31,7 +31,7 @@ class Settings:
     """How many auxiliary samples InputMix blends into each view; 0 for no InputMix."""
     augment: Literal["cifar", "imagenet", "none"] | None = None
     """Views of colour images: the paper's for small images (crop, flip, colour jitter, greyscale), those and blur, or
-    none; by default cifar for cifar10 and cifar100, none for other data."""
+    none; by default cifar for CIFAR and folders of images up to 64 pixels, imagenet for folders of larger ones."""
     masking: float | None = None
     """Each cell of each view is set to 0 with this probability, a category as a whole; by default 0.2 for rows of a
     table or array, as in the paper's tabular experiments, and 0 for anything else."""
@@ -130,6 +130,8 @@ class Reading:
     a row."""
     test: str | None = None
     """A second file, with the test samples."""
+    image_size: int | None = None
+    """Side to which images of a folder are brought; by default their own if all are alike, or 32, 64, 128 or 224."""
     standardise: Literal["train", "all", "none"] = "train"
     """Bring each channel (each numeric column of a table) to mean 0 and deviation 1 over the training samples; over
     training and test samples, as the paper's tabular experiments did; or not at all."""
@@ -141,6 +143,8 @@ class Reading:
         label = None if self.label is None else str(self.label)  # columns of a frame may be called 0, 1, ...
         object.__setattr__(self, "label", label)
         object.__setattr__(self, "columns", {str(name): kind for name, kind in (self.columns or {}).items()})
+        if self.image_size is not None and self.image_size < 1:
+            raise InputError(f"image_size must be above 0; got {self.image_size}")
         for name, kind in self.columns.items():
             if kind not in KINDS:
                 raise InputError(f"unknown kind {kind!r} of column {name!r}; choose from {', '.join(KINDS)}")

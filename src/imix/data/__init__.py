@@ -13,6 +13,7 @@ from imix.data.cifar import cifar10, cifar100
 from imix.data.csv_file import SUFFIXES
 from imix.data.digits import digits
 from imix.data.frame import as_frame, has_gaps, is_frame
+from imix.data.pictures import read_pictures
 from imix.data.source import Data, Source, Tensors
 from imix.data.table import Table
 from imix.data.tabular import encode_frames, encode_labels, read_frames
@@ -50,8 +51,9 @@ def load(
     if isinstance(data, Data):
         return data
     tabular = isinstance(data, str | Path) and Path(data).name.lower().endswith(TABLES)
-    if reading.test and not tabular:
-        raise InputError("a file of test samples belongs to a file of training samples, .csv or .parquet")
+    folder = isinstance(data, str | Path) and str(data) not in NAMED and Path(data).is_dir()
+    if reading.test and not (tabular or folder):
+        raise InputError("test samples in a place of their own belong to a .csv or .parquet file, or to a folder")
     if isinstance(data, Source):
         return Data("given", data, reading=reading)
     if not isinstance(data, str | Path):
@@ -61,12 +63,15 @@ def load(
     # A run remembers where things are.
     reading = replace(reading, test=_absolute(reading.test), data_dir=_absolute(reading.data_dir))
     if str(data) in NAMED:
-        return _assemble(str(data), NAMED[str(data)](reading), reading, table)
+        named = _assemble(str(data), NAMED[str(data)](reading), reading, table)
+        return replace(named, augment="cifar") if str(data) in ("cifar10", "cifar100") else named
     path = Path(data).absolute()
-    known = f"known names: {', '.join(NAMED)}; files: {', '.join(ARRAYS)}, .csv, .parquet"
+    known = f"known names: {', '.join(NAMED)}; files: {', '.join(ARRAYS)}, .csv, .parquet; folders of images"
     for place in (path, *([Path(reading.test)] if reading.test else [])):
         if not place.exists():
             raise InputError(f"no data set or file {str(data if place is path else place)!r} ({known})")
+    if folder:
+        return read_pictures(path, reading)
     if tabular:
         train, *test = read_frames(path, reading, table)
         return _assemble(str(path), Parts(train, x_test=test[0] if test else None), reading, table)

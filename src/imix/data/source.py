@@ -29,6 +29,10 @@ class Source(ABC):
     def to(self, device: torch.device) -> "Source":
         """This source with its batches on that device."""
 
+    @abstractmethod
+    def take(self, rows: Tensor) -> "Source":
+        """The source of those rows alone."""
+
     def sample(self, n: int) -> Batch:
         """The first n samples, or all where there are fewer."""
         return next(self.batches([torch.arange(min(n, len(self)))]))[0]
@@ -91,7 +95,8 @@ class Tensors(Source):
 class Data:
     """A data set: training samples, test samples if it has them, and what its classes are called if that is known.
 
-    `reading` is how it was read, `table` how the columns of a table became numbers.
+    `reading` is how it was read, `table` how the columns of a table became numbers, `names` what samples that are files
+    are called, training samples before test samples, and `augment` how views are made unless settings say it.
     """
 
     name: str
@@ -100,6 +105,8 @@ class Data:
     class_names: Sequence[str] = ()
     reading: Reading = field(default_factory=Reading)
     table: Table | None = None
+    names: Sequence[str] = ()
+    augment: str = "none"
 
     def __post_init__(self) -> None:
         if self.test is not None and self.test.shape != self.train.shape:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from imix.data import Data, Source, Tensors
+from imix.data import Data, Source
 from imix.errors import InputError
 from imix.evaluation.features import Encoded, frozen
 from imix.evaluation.knn import KNN, knn
@@ -100,7 +100,7 @@ def _with_test(data: Data, seed: int) -> tuple[Data, dict[str, Any]]:
     sizes = {"train": len(data.train)}
     if data.test is not None:
         return data, sizes | {"test": len(data.test)}
-    if not isinstance(data.train, Tensors) or len(data.train) < 5:
+    if len(data.train) < 5:
         raise InputError(f"{data.name} has no test samples, and {len(data.train)} are too few to hold some out")
     order = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))
     cut = len(order) // 5
@@ -115,4 +115,4 @@ def _labelled(part: str, source: Source, name: str) -> Source:
     has = source.labels >= 0
     if not has.any():
         raise InputError(f"no {part} sample of {name} has a label")
-    return source if has.all() or not isinstance(source, Tensors) else source.take(has.nonzero()[:, 0])
+    return source if has.all() else source.take(has.nonzero()[:, 0])

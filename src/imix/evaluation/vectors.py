@@ -32,7 +32,7 @@ def embed(
     drop ({"id": "drop"}). `data_dir` is the folder of a named data set's files.
 
     With `out`, they are written too: .npy as they are; .parquet and .csv with a column for each feature (f0, f1, ...),
-    `split` (train or test) and `label` where the data has labels.
+    `split` (train or test), `file` where samples are files, and `label` where the data has labels.
     """
     if out is not None:
         out = Path(out)
@@ -59,6 +59,8 @@ def embed(
     from pyarrow import csv, parquet
 
     written = {f"f{i}": column for i, column in enumerate(vectors.T)}
+    if dataset.names:
+        written["file"] = np.array(dataset.names)
     written["split"] = np.repeat(list(features), [len(part) for part in features.values()])
     labels = [source.labels.cpu() for source in sources.values() if source.labels is not None]
     if len(labels) == len(sources):

@@ -11,7 +11,6 @@ from imix.settings import Settings
 
 MASKING = 0.2  # of rows, unless set
 VIEWS = {"cifar": image.cifar, "imagenet": image.imagenet}
-KNOWN_FOR = {"cifar10": "cifar", "cifar100": "cifar"}
 SOFTMAX = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
 
 
@@ -36,7 +35,7 @@ def make_augment(settings: Settings, data: Data) -> Augment:
 
 def _image_views(settings: Settings, data: Data) -> list[nn.Module]:
     """The steps of the views that are asked for, or that a data set is known for."""
-    name = settings.augment or KNOWN_FOR.get(data.name, "none")
+    name = settings.augment or data.augment
     if name == "none":
         return []
     shape = data.train.shape or ()

@@ -13,7 +13,7 @@ from torch import nn
 import imix
 from imix import distributed
 from imix.augment import Augment, followed_by
-from imix.batch import as_floats, concatenate, fields
+from imix.batch import Batch, as_floats, concatenate, fields
 from imix.data import Data, Source, Tensors, load
 from imix.data.standardise import Standardise
 from imix.encoders import width_of
@@ -27,6 +27,7 @@ from imix.train.log import Lines, Log, Progress, Sink, TensorBoard, WandB, check
 from imix.train.loop import global_batch_size, pick_device, records, train, uses_bf16
 from imix.train.randomness import BEFORE_TRAINING, own_randomness, seed_all
 
+STREAMED_SAMPLE = 2000  # samples from which a streamed source is standardised
 # What may differ when a run is resumed: where it runs and what it tells.
 FREE_ON_RESUME = ("device", "cuda_graph", "checkpoint_minutes", "tensorboard", "wandb")
 
@@ -80,12 +81,13 @@ def _pretrain(
 ) -> Run:
     device = pick_device(settings.device)
     shape = data.train.shape
+    images = shape is not None and len(shape) == 3
     scaled = data.reading.standardise == "none" or data.table is not None  # columns were scaled as they were read
     architecture = {
         "encoder": settings.encoder if encoder is None else "custom",
         "shape": shape,
         "groups": [] if data.table is None else data.table.groups,
-        "standardise": not scaled and isinstance(data.train, Tensors) and shape is not None,
+        "standardise": not scaled and shape is not None and (images or isinstance(data.train, Tensors)),
     }
     config = {
         "settings": asdict(settings),
@@ -108,7 +110,6 @@ def _pretrain(
     with own_randomness(device):
         seed_all(settings.seed, BEFORE_TRAINING)
         whole = assemble(architecture, encoder)
-        images = shape is not None and len(shape) == 3
         source = _standardised(data, whole, device, images)
         learner = make_method(settings, whole[-1], _width(whole[-1], source), data.train.classes)
     _try_mixing(learner, source)
@@ -210,14 +211,22 @@ def _open_log(
 def _standardised(data: Data, whole: nn.Sequential, device: torch.device, images: bool) -> Source:
     """The training data, on the device if it fits there, standardised; images are so after they were augmented."""
     source = data.train
-    if isinstance(whole[0], Standardise) and isinstance(source, Tensors):
-        also = data.test if data.reading.standardise == "all" else None
-        parts = [part.inputs for part in (source, also) if isinstance(part, Tensors)]
-        whole[0].fit(Tensors(concatenate(parts) if len(parts) > 1 else parts[0]))
-        source = source if images else Tensors(whole[0](source.inputs), source.labels)
+    if isinstance(whole[0], Standardise):
+        parts = [source, *([data.test] if data.test is not None and data.reading.standardise == "all" else [])]
+        whole[0].fit(Tensors(concatenate([_held(part) for part in parts]) if len(parts) > 1 else _held(source)))
+        if not images:
+            source = Tensors(whole[0](_held(source)), source.labels)
     whole.to(device)
     fits = device.type != "cuda" or source.nbytes() < torch.cuda.mem_get_info(device)[0] // 2
     return source.to(device) if fits else source
+
+
+def _held(source: Source) -> Batch:
+    """All samples of a source that holds them, or some of one that streams, for statistics."""
+    if isinstance(source, Tensors):
+        return source.inputs
+    some = torch.linspace(0, len(source) - 1, min(len(source), STREAMED_SAMPLE)).long()
+    return next(source.batches([some]))[0]
 
 
 def _width(encoder: nn.Module, source: Source) -> int:

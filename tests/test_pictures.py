@@ -1,0 +1,175 @@
+"""Folders of images: formats, modes and sizes; classes; broken files; in memory and streamed alike."""
+
+import numpy as np
+import polars
+import pytest
+import torch
+from PIL import Image
+
+import imix
+from imix import InputError, Reading, Settings
+from imix.data import load, pictures
+from imix.data.pictures import Pictures, decode, find_pictures
+
+QUICK = Settings(epochs=2, batch_size=4, device="cpu", encoder="small")
+
+
+def picture(path, size=(40, 40), colour=(200, 100, 50), mode="RGB", **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(sum(map(ord, path.name))).integers(0, 40, (size[1], size[0], 3))
+    image = Image.fromarray(np.uint8(np.clip(np.array(colour) + noise - 20, 0, 255)))
+    image.convert(mode).save(path, **options)
+    return path
+
+
+@pytest.fixture
+def animals(tmp_path):
+    """Twelve pictures in two classes, which are told apart by their colour."""
+    for i in range(6):
+        picture(tmp_path / "animals" / "cat" / f"{i}.png", colour=(220, 60, 60))
+        picture(tmp_path / "animals" / "dog" / "more" / f"{i}.jpg", colour=(60, 60, 220))
+    return tmp_path / "animals"
+
+
+def test_subfolders_are_classes_and_files_have_names(animals):
+    data = load(animals)
+    assert (len(data.train), data.train.shape, list(data.class_names)) == (12, (3, 40, 40), ["cat", "dog"])
+    assert data.train.labels.tolist() == [0] * 6 + [1] * 6
+    assert data.train.inputs.dtype == torch.uint8
+    assert data.names[0].endswith("cat/0.png") and data.names[-1].endswith("dog/more/5.jpg")
+
+
+def test_a_folder_without_subfolders_has_no_labels(tmp_path):
+    for i in range(3):
+        picture(tmp_path / f"{i}.png")
+    picture(tmp_path / "more" / "3.png")
+    assert load(tmp_path).train.labels is None
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("a.jpg", "RGB"),
+        ("a.JPEG", "L"),
+        ("a.png", "RGB"),
+        ("a.png", "P"),
+        ("a.png", "1"),
+        ("a.webp", "RGB"),
+        ("a.jpg", "CMYK"),
+    ],
+)
+def test_formats_and_modes_become_colour_images(tmp_path, name, mode):
+    found = decode(picture(tmp_path / name, mode=mode), 32)
+    assert (found.shape, found.dtype) == ((3, 32, 32), np.uint8)
+    expected = {"L": [125] * 3, "1": None}.get(mode, [200, 100, 50])
+    if expected is not None:
+        assert np.abs(found.mean((1, 2)) - expected).max() < 12
+
+
+def test_what_is_transparent_is_white(tmp_path):
+    clear = Image.new("RGBA", (16, 16), (255, 0, 0, 0))
+    clear.save(tmp_path / "clear.png")
+    assert decode(tmp_path / "clear.png", 16).min() == 255
+
+
+def test_sixteen_bits_are_brought_to_eight(tmp_path):
+    Image.fromarray(np.full((8, 8), 32768, np.uint16)).save(tmp_path / "deep.png")
+    assert np.abs(decode(tmp_path / "deep.png", 8).astype(int) - 127).max() <= 1
+
+
+def test_cameras_that_were_turned_are_turned_back(tmp_path):
+    half = np.zeros((20, 20, 3), np.uint8)
+    half[:10] = 255  # the upper half is white
+    image = Image.fromarray(half).rotate(90)  # as a camera on its side stores it
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    image.save(tmp_path / "turned.jpg", exif=exif, quality=95)
+    found = decode(tmp_path / "turned.jpg", 20)
+    assert found[:, :8].mean() > 240 and found[:, 12:].mean() < 15
+
+
+@pytest.mark.parametrize(
+    ("sizes", "side"),
+    [([(28, 28)] * 3, 28), ([(40, 50), (60, 40)], 32), ([(300, 400)] * 3, 224), ([(20, 10)], 32), ([(500, 500)], 224)],
+)
+def test_images_are_brought_to_one_side(tmp_path, sizes, side):
+    for i, size in enumerate(sizes):
+        picture(tmp_path / f"{i}.png", size=size)
+    assert load(tmp_path).train.shape == (3, side, side)
+    assert load(tmp_path, reading=Reading(image_size=16)).train.shape == (3, 16, 16)
+
+
+def test_the_middle_is_taken_and_nothing_is_squeezed(tmp_path):
+    wide = np.zeros((20, 60, 3), np.uint8)
+    wide[:, 20:40] = 255
+    Image.fromarray(wide).save(tmp_path / "wide.png")
+    assert decode(tmp_path / "wide.png", 20).min() == 255
+
+
+def test_broken_files_are_named_counted_and_left_out(animals, capsys):
+    (animals / "cat" / "empty.png").write_bytes(b"")
+    whole = (animals / "dog" / "more" / "0.jpg").read_bytes()
+    (animals / "dog" / "more" / "cut.jpg").write_bytes(whole[: len(whole) // 2])
+    data = load(animals)
+    said = capsys.readouterr().err
+    assert "empty.png" in said and "cut.jpg" in said and "2 of 14 images were left out" in said
+    assert (len(data.train), len(data.names), data.train.labels.tolist()) == (12, 12, [0] * 6 + [1] * 6)
+
+
+def test_more_than_a_few_broken_files_stop_the_run(animals):
+    for i in range(6):
+        (animals / "cat" / f"broken {i}.png").write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"6 images cannot be decoded; the last is .*broken 5.png"):
+        load(animals)
+
+
+def test_folders_without_images_are_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("nothing")
+    with pytest.raises(InputError, match=r"no images \(\.jpg, .*\) in"):
+        load(tmp_path)
+    (tmp_path / "a.png").write_bytes(b"")
+    with pytest.raises(InputError, match="none of the 1 images can be decoded"):
+        load(tmp_path)
+
+
+def test_links_that_go_in_circles_are_not_followed(animals):
+    (animals / "cat" / "loop").symlink_to(animals)
+    assert len(find_pictures(animals)) == 12
+
+
+def test_streamed_images_are_those_in_memory(animals, monkeypatch):
+    held = load(animals)
+    monkeypatch.setattr(pictures, "IN_MEMORY", 0)
+    streamed = load(animals)
+    assert isinstance(streamed.train, Pictures) and streamed.train.nbytes() == 0
+    rows = [torch.tensor([3, 0]), torch.tensor([11, 5]), torch.tensor([7, 7])] * 3
+    for (x, y), (z, w) in zip(held.train.batches(rows), streamed.train.batches(rows), strict=True):
+        assert torch.equal(x, z) and torch.equal(y, w)
+    assert torch.equal(streamed.train.take(torch.tensor([4, 9])).labels, torch.tensor([0, 1]))
+
+
+def test_a_broken_image_in_a_stream_is_said_and_replaced(animals, monkeypatch, capsys):
+    monkeypatch.setattr(pictures, "IN_MEMORY", 0)
+    streamed = load(animals).train
+    streamed.paths[0].write_bytes(b"")
+    (batch, _), *_ = streamed.batches([torch.tensor([0, 1])])
+    assert torch.equal(batch[0], batch[1])
+    assert "cannot be decoded" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("in_memory", [0, 1 << 30])
+def test_from_a_folder_to_vectors(animals, tmp_path, monkeypatch, in_memory, capsys):
+    monkeypatch.setattr(pictures, "IN_MEMORY", in_memory)
+    run = imix.pretrain(animals, QUICK, Reading(test=str(animals)), out=tmp_path / "run")
+    assert "crop 0.2 to 1, flip 0.5, colour jitter 0.8, greyscale 0.2" in capsys.readouterr().err
+    assert run.config["architecture"]["standardise"]
+    assert imix.evaluate(tmp_path / "run", protocol="knn").constants["test"] == 12
+    imix.embed(tmp_path / "run", animals, tmp_path / "z.parquet")
+    table = polars.read_parquet(tmp_path / "z.parquet")
+    assert table["file"][0].endswith("cat/0.png") and table["label"].to_list()[:12] == ["cat"] * 6 + ["dog"] * 6
+
+
+def test_large_images_get_the_views_of_large_images(tmp_path):
+    for i in range(4):
+        picture(tmp_path / f"{i}.png", size=(80, 80))
+    assert (load(tmp_path).augment, load(tmp_path, reading=Reading(image_size=32)).augment) == ("imagenet", "cifar")
