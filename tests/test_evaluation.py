@@ -16,7 +16,7 @@ from imix.data import Tensors
 from imix.evaluation import KNN, Linear, PInv
 from imix.evaluation.features import CHUNK, Encoded, frozen
 from imix.evaluation.knn import knn
-from imix.evaluation.linear import _fit, _split, linear
+from imix.evaluation.linear import Classifiers, _split, linear
 from imix.evaluation.pinv import pinv
 from imix.train.checkpoint import read_lines
 
@@ -43,7 +43,10 @@ def run(tmp_path_factory):
 def test_all_rates_in_one_pass_equal_one_torch_run_per_rate():
     source = blobs(100)
     protocol = Linear(rates=(0.1, 1.0, 3.0), epochs=6, batch_size=32, milestones=(3, 5))
-    weight, bias = _fit(source.inputs, source.labels, 3, protocol)
+    classifiers = Classifiers(3, protocol)
+    for epoch in range(protocol.epochs):
+        classifiers.learn(source.inputs, source.labels, epoch)
+    weight, bias = classifiers.weight, classifiers.bias
     for r, rate in enumerate(protocol.rates):
         generator = torch.Generator().manual_seed(protocol.seed)
         classifier = nn.Linear(5, 3)
@@ -254,3 +257,49 @@ def test_vectors_that_cannot_be_written_are_refused_first(run, tmp_path):
         imix.embed(run, "digits", tmp_path / "z.txt")
     with pytest.raises(InputError, match="no folder"):
         imix.embed(run, "digits", tmp_path / "no" / "z.npy")
+
+
+def test_linear_evaluation_with_views_sees_new_ones_each_epoch_and_tests_on_none():
+    images = torch.rand(60, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(60) % 2
+    images[labels == 1, 0] += 1
+    seen = []
+
+    def views(x):
+        seen.append(x.clone())
+        return x + 0.01 * torch.randn_like(x)
+
+    encoder = nn.Flatten()
+    train = Encoded(encoder, Tensors(images, labels), CPU, views)
+    found = linear(train, Encoded(encoder, Tensors(images, labels), CPU), 2, Linear(epochs=7))
+    assert found.accuracy > 0.95
+    assert len(seen) == 7
+    assert linear(train, train.without_views(), 2, Linear(epochs=7)) == found
+
+
+def test_images_are_evaluated_with_the_papers_views_if_asked(tmp_path):
+    x = np.random.default_rng(0).integers(0, 256, (40, 3, 16, 16), dtype=np.uint8)
+    run = imix.pretrain(x, Settings(epochs=1, batch_size=20, device="cpu"), progress=False)
+    result = imix.evaluate(run, x, labels=np.arange(40) % 2, augment=True)
+    assert result.constants["views"] == "shift 4, flip 0.5"
+    with pytest.raises(InputError, match="augment=True is for the linear evaluation of images"):
+        imix.evaluate(run, x, "knn", labels=np.arange(40) % 2, augment=True)
+
+
+def test_neighbours_are_asked_along_the_way(capsys):
+    source = blobs(100)
+    run = imix.pretrain(source, replace(QUICK, epochs=5, knn_every=2))
+    assert ["knn" in record for record in run.metrics] == [False, True, False, True, False]
+    assert run.metrics[3]["knn"] > 0.6
+    assert "kNN" in capsys.readouterr().err
+    plain = imix.pretrain(source, replace(QUICK, epochs=5), progress=False)
+    for a, b in zip(run.encoder.parameters(), plain.encoder.parameters(), strict=True):
+        assert torch.equal(a, b)
+    with pytest.raises(InputError, match="have no labels"):
+        imix.pretrain(torch.randn(20, 3), replace(QUICK, knn_every=1), progress=False)
+
+
+def test_the_last_neighbours_are_those_of_evaluate():
+    source = blobs(100)
+    run = imix.pretrain(source, replace(QUICK, epochs=4, knn_every=4), progress=False)
+    assert run.metrics[-1]["knn"] == imix.evaluate(run, source, "knn").accuracy

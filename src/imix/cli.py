@@ -56,6 +56,7 @@ def evaluate(
     columns: dict[str, str] | None = None,
     test: str | None = None,
     data_dir: str | None = None,
+    augment: bool = False,
     device: str = "auto",
     seed: int = 0,
 ) -> None:
@@ -69,6 +70,7 @@ def evaluate(
         columns: Columns of a table that the run has not seen and that are to be left out (NAME drop).
         test: A second file, with the test samples.
         data_dir: Folder with the files of a named data set.
+        augment: A new view of each training image in every epoch of the linear classifier, as in the paper.
         device: auto, cpu, cuda or cuda:N.
         seed: Of the classifier and of what is held out.
     """
@@ -83,6 +85,7 @@ def evaluate(
             columns=columns,
             test=test,
             data_dir=data_dir,
+            augment=augment,
             device=device,
             seed=seed,
         )

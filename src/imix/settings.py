@@ -71,6 +71,8 @@ class Settings:
     warmup: int | None = None
     """Epochs of linear warm-up, step by step; by default 10 if there are more than 500 epochs, else 5."""
 
+    knn_every: int = 0
+    """Epochs after which the nearest neighbours' accuracy is measured along the way; 0 for never. Needs labels."""
     seed: int = 0
     """All randomness of the run follows from it."""
     device: str = "auto"
@@ -106,7 +108,7 @@ class Settings:
         for name in ("masking", "resampling", "momentum"):
             if getattr(self, name) is not None and not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} must lie within 0 and 1; got {getattr(self, name)}")
-        for name in ("input_mix", "weight_decay", "seed", "checkpoint_minutes"):
+        for name in ("input_mix", "weight_decay", "knn_every", "seed", "checkpoint_minutes"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} must not be below 0; got {getattr(self, name)}")
 

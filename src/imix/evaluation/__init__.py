@@ -2,15 +2,18 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch import nn
 
-from imix.data import Data, Source
+from imix.augment.image import PadCrop, RandomResizedCrop
+from imix.data import Data
+from imix.encoders.resnet import SMALL_SIDE
 from imix.errors import InputError
 from imix.evaluation.features import Encoded, frozen
+from imix.evaluation.held_out import with_test
 from imix.evaluation.knn import KNN, knn
 from imix.evaluation.linear import Linear, linear
 from imix.evaluation.pinv import PInv, pinv
@@ -50,6 +53,7 @@ def evaluate(
     columns: Mapping[str, str] | None = None,
     test: str | None = None,
     data_dir: str | None = None,
+    augment: bool = False,
     device: str = "auto",
     seed: int = 0,
 ) -> Result:
@@ -59,7 +63,9 @@ def evaluate(
     Data is read as the run's was, but for what is given: `labels` of an array, `label`, the column of a table that has
     them, `columns` that the run has not seen and that are to be left out ({"id": "drop"}), `test`, a file with the test
     samples, `data_dir`, the folder of a named data set's files. Data without a test part has a fifth held out, and rows
-    without a label do not count. The result is added to the run folder's evaluations.jsonl.
+    without a label do not count. With `augment`, the linear classifier sees a new view of each training image in every
+    epoch, as the paper's did: shifted by up to 4 pixels and mirrored, or cropped where images are larger than 64. The
+    result is added to the run folder's evaluations.jsonl.
     """
     if protocol not in PROTOCOLS:
         raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")
@@ -68,20 +74,21 @@ def evaluate(
         data = run.config["data"]["name"]
         if data == "given":
             raise InputError("the run was trained on arrays; give data=... (and labels=...) to evaluate it on")
-    dataset, split = _with_test(
+    dataset, split = with_test(
         load_for(run, data, labels, label=label, columns=columns, test=test, data_dir=data_dir), seed
     )
     where = pick_device(device)
     encoder = run.encoder.to(where)
     classes = dataset.train.classes
     with frozen(encoder):
-        train, held_out = (
-            Encoded(encoder, source, where) for source in (dataset.train, dataset.test) if source is not None
-        )
+        assert dataset.test is not None
+        train = Encoded(encoder, dataset.train, where, _views(dataset, protocol) if augment else None)
+        held_out = Encoded(encoder, dataset.test, where)
         if protocol == "linear":
             found = linear(train, held_out, classes, Linear(seed=seed))
             details = asdict(found)
-            result = Result(protocol, dataset.name, details.pop("accuracy"), asdict(Linear(seed=seed)) | split, details)
+            constants = asdict(Linear(seed=seed)) | split | ({"views": str(train.views)} if augment else {})
+            result = Result(protocol, dataset.name, details.pop("accuracy"), constants, details)
         elif protocol == "knn":
             result = Result(protocol, dataset.name, knn(train, held_out, classes), asdict(KNN()) | split)
         else:
@@ -92,27 +99,9 @@ def evaluate(
     return result
 
 
-def _with_test(data: Data, seed: int) -> tuple[Data, dict[str, Any]]:
-    """Data that surely has labelled test samples, and how it got them."""
-    train = _labelled("training", data.train, data.name)
-    test = None if data.test is None else _labelled("test", data.test, data.name)
-    data = replace(data, train=train, test=test)
-    sizes = {"train": len(data.train)}
-    if data.test is not None:
-        return data, sizes | {"test": len(data.test)}
-    if len(data.train) < 5:
-        raise InputError(f"{data.name} has no test samples, and {len(data.train)} are too few to hold some out")
-    order = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))
-    cut = len(order) // 5
-    train, test = data.train.take(order[cut:]), data.train.take(order[:cut])
-    return replace(data, train=train, test=test), {"train": len(train), "test": f"{cut} held out of train"}
-
-
-def _labelled(part: str, source: Source, name: str) -> Source:
-    """Those samples that have a label."""
-    if source.labels is None:
-        raise InputError(f"the {part} samples of {name} have no labels, and every protocol needs them (--label NAME)")
-    has = source.labels >= 0
-    if not has.any():
-        raise InputError(f"no {part} sample of {name} has a label")
-    return source if has.all() else source.take(has.nonzero()[:, 0])
+def _views(data: Data, protocol: str) -> nn.Module:
+    """How the linear classifier's training images are seen."""
+    shape = data.train.shape or ()
+    if protocol != "linear" or len(shape) != 3:
+        raise InputError(f"augment=True is for the linear evaluation of images; got {protocol} of samples of {shape}")
+    return PadCrop() if max(shape[1:]) <= SMALL_SIDE else RandomResizedCrop((shape[1], shape[2]), scale=(0.08, 1.0))

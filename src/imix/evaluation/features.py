@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from imix.augment import Augment
 from imix.batch import as_floats, map_fields
 from imix.data import Source
 from imix.methods import evaluating
@@ -14,10 +15,17 @@ CHUNK = 1024  # samples encoded at a time
 
 
 class Encoded:
-    """A source as a frozen encoder sees it: iterate for (features (n, F), labels (n,) or None) in order."""
+    """A source as a frozen encoder sees it: iterate for (features (n, F), labels (n,) or None) in order.
 
-    def __init__(self, encoder: nn.Module, source: Source, device: torch.device) -> None:
-        self.encoder, self.source, self.device = encoder, source, device
+    With `views`, of a view that is made anew each time.
+    """
+
+    def __init__(self, encoder: nn.Module, source: Source, device: torch.device, views: Augment | None = None) -> None:
+        self.encoder, self.source, self.device, self.views = encoder, source, device, views
+
+    def without_views(self) -> "Encoded":
+        """The samples as they are."""
+        return Encoded(self.encoder, self.source, self.device)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -26,7 +34,8 @@ class Encoded:
         rows = torch.arange(len(self.source)).split(CHUNK)
         with torch.no_grad(), evaluating(self.encoder):
             for batch, labels in self.source.batches(rows):
-                features = self.encoder(as_floats(map_fields(lambda x: x.to(self.device), batch)))
+                x = as_floats(map_fields(lambda x: x.to(self.device), batch))
+                features = self.encoder(x if self.views is None else self.views(x))
                 yield features, None if labels is None else labels.to(self.device)
 
     def features(self) -> Tensor:

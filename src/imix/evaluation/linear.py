@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from imix.evaluation.features import Encoded
+from imix.train.randomness import own_randomness, seed_all
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,21 @@ class LinearAccuracy:
 
 
 def linear(train: Encoded, test: Encoded, classes: int, protocol: Linear = Linear()) -> LinearAccuracy:
-    """Linear evaluation of an encoder."""
-    features, labels = train.features(), train.labels()
+    """Linear evaluation of an encoder; where `train` makes views, each epoch sees its samples anew."""
+    labels = train.labels()
     kept, held_out = _split(labels, protocol)
-    chosen_on = _accuracies(
-        [(features[held_out], labels[held_out])], _fit(features[kept], labels[kept], classes, protocol)
-    )
-    on_test = _accuracies(test, _fit(features, labels, classes, protocol))
+    on_kept, on_all = Classifiers(classes, protocol), Classifiers(classes, protocol)
+    with own_randomness(train.device):
+        for epoch in range(protocol.epochs):
+            if epoch == 0 or train.views is not None:
+                seed_all(protocol.seed, epoch)
+                features = train.features().float()
+                features_kept = features[kept]
+            on_kept.learn(features_kept, labels[kept], epoch)
+            on_all.learn(features, labels, epoch)
+    clean = features if train.views is None else train.without_views().features()
+    chosen_on = on_kept.accuracies([(clean[held_out], labels[held_out])])
+    on_test = on_all.accuracies(test)
     best, papers = int(chosen_on.argmax()), int(on_test.argmax())
     return LinearAccuracy(
         float(on_test[best]),
@@ -52,6 +61,58 @@ def linear(train: Encoded, test: Encoded, classes: int, protocol: Linear = Linea
         protocol.rates[papers],
         dict(zip(protocol.rates, on_test.tolist(), strict=True)),
     )
+
+
+class Classifiers:
+    """A linear classifier for each of the R rates, trained side by side: weights (F, R, C) and biases (R, C)."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, classes: int, protocol: Linear) -> None:
+        self.classes, self.protocol = classes, protocol
+        self.generator = torch.Generator().manual_seed(protocol.seed)
+        self.velocities: tuple[Tensor, Tensor] | None = None
+
+    def learn(self, features: Tensor, labels: Tensor, epoch: int) -> None:
+        """One epoch over features (n, F) and labels (n,)."""
+        protocol, rates = self.protocol, len(self.protocol.rates)
+        if self.velocities is None:
+            weight = 0.01 * torch.randn(features.shape[1], 1, self.classes, generator=self.generator)
+            self.weight = weight.repeat(1, rates, 1).to(features.device)
+            self.bias = torch.zeros(rates, self.classes, device=features.device)
+            self.velocities = torch.zeros_like(self.weight), torch.zeros_like(self.bias)
+        decayed = protocol.decay ** sum(epoch >= milestone for milestone in protocol.milestones)
+        lr = decayed * torch.tensor(protocol.rates, device=features.device)[:, None]
+        order = torch.randperm(len(features), generator=self.generator).to(features.device)
+        for rows in order.split(protocol.batch_size):
+            x = features[rows]
+            residual = self.logits(x).softmax(2)  # of the cross-entropy: softmax minus one-hot
+            residual.scatter_add_(
+                2,
+                labels[rows, None, None].expand(-1, rates, 1),
+                residual.new_full((len(rows), rates, 1), -1.0),
+            )
+            residual /= len(rows)
+            weight_velocity, bias_velocity = self.velocities
+            weight_velocity.mul_(protocol.momentum).add_((x.T @ residual.flatten(1)).view_as(self.weight))
+            bias_velocity.mul_(protocol.momentum).add_(residual.sum(0))
+            self.weight -= lr * weight_velocity
+            self.bias -= lr * bias_velocity
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(n, F) -> (n, R, C)."""
+        return (x @ self.weight.flatten(1)).view(len(x), *self.bias.shape) + self.bias
+
+    def accuracies(self, chunks: "Encoded | list[tuple[Tensor, Tensor]]") -> Tensor:
+        """Accuracy of each rate's classifier, (R,); one that diverged counts as always wrong."""
+        right, n = torch.zeros(len(self.bias), device=self.bias.device, dtype=torch.float64), 0
+        for features, labels in chunks:
+            assert labels is not None
+            logits = self.logits(features.float())
+            right += ((logits.argmax(2) == labels[:, None]) & logits.isfinite().all(2)).sum(0)
+            n += len(labels)
+        return right / n
 
 
 def _split(labels: Tensor, protocol: Linear) -> tuple[Tensor, Tensor]:
@@ -64,47 +125,3 @@ def _split(labels: Tensor, protocol: Linear) -> tuple[Tensor, Tensor]:
     held_out[by_class[every - 1 :: every]] = True
     held_out[order[0]] |= not held_out.any()
     return (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
-
-
-def _fit(features: Tensor, labels: Tensor, classes: int, protocol: Linear) -> tuple[Tensor, Tensor]:
-    """Weights (F, R, C) and biases (R, C) of one classifier for each of the R rates, trained side by side."""
-    n, width, rates = len(features), features.shape[1], len(protocol.rates)
-    generator = torch.Generator().manual_seed(protocol.seed)
-    features = features.float()
-    weight = (0.01 * torch.randn(width, 1, classes, generator=generator)).repeat(1, rates, 1).to(features.device)
-    bias = torch.zeros(rates, classes, device=features.device)
-    weight_velocity, bias_velocity = torch.zeros_like(weight), torch.zeros_like(bias)
-    for epoch in range(protocol.epochs):
-        decayed = protocol.decay ** sum(epoch >= milestone for milestone in protocol.milestones)
-        lr = decayed * torch.tensor(protocol.rates, device=features.device)[:, None]
-        for rows in torch.randperm(n, generator=generator).to(features.device).split(protocol.batch_size):
-            x = features[rows]
-            residual = _logits(x, weight, bias).softmax(2)  # of the cross-entropy: softmax minus one-hot
-            residual.scatter_add_(
-                2,
-                labels[rows, None, None].expand(-1, rates, 1),
-                residual.new_full((len(rows), rates, 1), -1.0),
-            )
-            residual /= len(rows)
-            weight_velocity.mul_(protocol.momentum).add_((x.T @ residual.flatten(1)).view_as(weight))
-            bias_velocity.mul_(protocol.momentum).add_(residual.sum(0))
-            weight -= lr * weight_velocity
-            bias -= lr * bias_velocity
-    return weight, bias
-
-
-def _logits(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """(n, F) -> (n, R, C)."""
-    return (x @ weight.flatten(1)).view(len(x), *bias.shape) + bias
-
-
-def _accuracies(chunks: "Encoded | list[tuple[Tensor, Tensor]]", classifiers: tuple[Tensor, Tensor]) -> Tensor:
-    """Accuracy of each rate's classifier, (R,); one that diverged counts as always wrong."""
-    weight, bias = classifiers
-    right, n = torch.zeros(len(bias), device=bias.device, dtype=torch.float64), 0
-    for features, labels in chunks:
-        assert labels is not None
-        logits = _logits(features.float(), weight, bias)
-        right += ((logits.argmax(2) == labels[:, None]) & logits.isfinite().all(2)).sum(0)
-        n += len(labels)
-    return right / n

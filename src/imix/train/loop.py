@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -66,8 +66,12 @@ def train(
     checkpoint_path: Path | None = None,
     state: dict[str, Any] | None = None,
     recorded: bool = False,
+    probe: Callable[[], dict[str, float]] | None = None,
 ) -> None:
-    """Train `learner` in place, from the beginning or from a checkpoint's `state`; see `RecordedStep`."""
+    """Train `learner` in place, from the beginning or from a checkpoint's `state`; see `RecordedStep`.
+
+    What `probe` finds every `knn_every` epochs goes into the record.
+    """
     world, rank = distributed.world_size(), distributed.rank()
     batch_size = global_batch_size(settings, len(source))
     share = batch_size // world
@@ -141,8 +145,10 @@ def train(
                         "lr": lr,
                         "views_per_second": learner.views * batch_size * steps_since / (now - last_record),
                     }
+                    if probe is not None and step == steps and (epoch + 1) % settings.knn_every == 0:
+                        record |= probe()
                     log.write(record)
-                    losses, last_record, steps_since = [], now, 0
+                    losses, last_record, steps_since = [], time.monotonic(), 0
                     if watch.due(done):
                         watch.alive(done, record["loss"], learner.encode(as_floats(batch)))
                 if step == steps:

@@ -18,6 +18,7 @@ from imix.data import Data, Source, Tensors, load
 from imix.data.standardise import Standardise
 from imix.encoders import width_of
 from imix.errors import InputError
+from imix.evaluation.probe import make_probe
 from imix.methods import Method, evaluating
 from imix.run import Run, assemble, clear, read_config, save_encoder
 from imix.settings import Reading, Settings
@@ -120,6 +121,7 @@ def _pretrain(
     batch_size = global_batch_size(settings, len(source))
     recorded = records(settings, device, ours=encoder is None and augment is None)
     augment = augment or make_augment(settings, data)
+    probe = make_probe(whole, data, settings, device) if settings.knn_every else None
     views = followed_by(augment, whole[0]) if images else augment
 
     state = None if folder is None else _open_folder(folder, config, overwrite)
@@ -141,6 +143,7 @@ def _pretrain(
             folder / "checkpoint.pt" if folder else None,
             state,
             recorded,
+            probe,
         )
     finally:
         log.close()
