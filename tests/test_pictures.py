@@ -173,3 +173,38 @@ def test_large_images_get_the_views_of_large_images(tmp_path):
     for i in range(4):
         picture(tmp_path / f"{i}.png", size=(80, 80))
     assert (load(tmp_path).augment, load(tmp_path, reading=Reading(image_size=32)).augment) == ("imagenet", "cifar")
+
+
+# --- parts of data sets ----------------------------------------------------------------------------------------------
+
+
+def test_a_fraction_keeps_every_class_in_its_share(animals):
+    data = load(animals, reading=Reading(fraction=0.5))
+    assert data.train.labels.bincount().tolist() == [3, 3]
+    assert len(data.names) == 6 and all("cat" in name for name in data.names[:3])
+    x, y = np.arange(200.0).reshape(100, 2), [0] * 90 + [1] * 10
+    some = load(x, y, Reading(fraction=0.1)).train
+    assert (some.labels.bincount().tolist(), len(load(x, reading=Reading(fraction=0.1)).train)) == ([9, 1], 10)
+    assert torch.equal(some.inputs, load(x, y, Reading(fraction=0.1)).train.inputs)
+    with pytest.raises(InputError, match="fraction must be above 0 and at most 1; got 0"):
+        Reading(fraction=0)
+
+
+def test_imagenet_is_two_folders_and_a_hundred_of_its_classes_are_drawn_once(tmp_path, monkeypatch, capsys):
+    for part, count in (("train", 2), ("val", 1)):
+        for number in range(8):
+            for i in range(count):
+                picture(tmp_path / part / f"n{number:04d}" / f"{i}.png", size=(30, 40))
+    reading = Reading(data_dir=str(tmp_path), image_size=16)
+    whole = load("imagenet", reading=reading)
+    assert (len(whole.train), len(whole.test), whole.train.classes, whole.name) == (16, 8, 8, "imagenet")
+    with pytest.raises(InputError, match=r"needs at least 100 classes; .* has 8"):
+        load("imagenet100", reading=reading)
+    monkeypatch.setattr(pictures, "HUNDRED", 3)
+    some = load("imagenet100", reading=reading)
+    assert (len(some.train), len(some.test), len(some.class_names)) == (6, 3, 3)
+    assert f"imagenet100: {' '.join(some.class_names)}" in capsys.readouterr().err
+    assert list(load("imagenet100", reading=reading).class_names) == list(some.class_names)
+    with pytest.raises(InputError, match="needs --data-dir FOLDER"):
+        load("imagenet")
+    assert load("imagenet", reading=Reading(data_dir=str(tmp_path))).train.shape == (3, 224, 224)

@@ -526,9 +526,9 @@ def test_names_in_capitals_blank_lines_and_long_rows(tmp_path):
 
 
 def test_a_test_file_for_data_that_is_no_table_is_refused(tmp_path):
-    with pytest.raises(InputError, match="belongs to a file of training samples"):
+    with pytest.raises(InputError, match="test samples in a place of their own"):
         load("digits", reading=Reading(test="t.csv"))
-    with pytest.raises(InputError, match="belongs to a file of training samples"):
+    with pytest.raises(InputError, match="test samples in a place of their own"):
         load(pandas.DataFrame(people()), reading=Reading(test="t.csv"))
 
 

@@ -132,6 +132,8 @@ class Reading:
     a row."""
     test: str | None = None
     """A second file, with the test samples."""
+    fraction: float = 1.0
+    """Share of the training samples to take, of each class alike where there are labels."""
     image_size: int | None = None
     """Side to which images of a folder are brought; by default their own if all are alike, or 32, 64, 128 or 224."""
     standardise: Literal["train", "all", "none"] = "train"
@@ -145,6 +147,8 @@ class Reading:
         label = None if self.label is None else str(self.label)  # columns of a frame may be called 0, 1, ...
         object.__setattr__(self, "label", label)
         object.__setattr__(self, "columns", {str(name): kind for name, kind in (self.columns or {}).items()})
+        if not 0 < self.fraction <= 1:
+            raise InputError(f"fraction must be above 0 and at most 1; got {self.fraction}")
         if self.image_size is not None and self.image_size < 1:
             raise InputError(f"image_size must be above 0; got {self.image_size}")
         for name, kind in self.columns.items():

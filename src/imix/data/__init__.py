@@ -13,8 +13,8 @@ from imix.data.cifar import cifar10, cifar100
 from imix.data.csv_file import SUFFIXES
 from imix.data.digits import digits
 from imix.data.frame import as_frame, has_gaps, is_frame
-from imix.data.pictures import read_pictures
-from imix.data.source import Data, Source, Tensors
+from imix.data.pictures import imagenet, imagenet100, read_pictures
+from imix.data.source import Data, Source, Tensors, take_fraction
 from imix.data.table import Table
 from imix.data.tabular import encode_frames, encode_labels, read_frames
 from imix.data.uci import covtype, higgs1m, higgs100k
@@ -31,8 +31,10 @@ NAMED = {
     "higgs100k": higgs100k,
     "higgs1m": higgs1m,
 }
+FOLDERS = {"imagenet": imagenet, "imagenet100": imagenet100}
 ARRAYS = {".npy": read_npy, ".npz": read_npz}
 TABLES = (".parquet", *SUFFIXES)
+TEST_PLACE = "test samples in a place of their own belong to a .csv or .parquet file, or to a folder"
 
 
 def load(
@@ -50,33 +52,42 @@ def load(
     """
     if isinstance(data, Data):
         return data
-    tabular = isinstance(data, str | Path) and Path(data).name.lower().endswith(TABLES)
-    folder = isinstance(data, str | Path) and str(data) not in NAMED and Path(data).is_dir()
-    if reading.test and not (tabular or folder):
-        raise InputError("test samples in a place of their own belong to a .csv or .parquet file, or to a folder")
-    if isinstance(data, Source):
-        return Data("given", data, reading=reading)
-    if not isinstance(data, str | Path):
-        return _assemble("given", Parts(data, labels), reading, table)
-    if labels is not None:
-        raise InputError(f"labels belong to arrays and frames; {str(data)!r} brings its own if it has any")
-    # A run remembers where things are.
-    reading = replace(reading, test=_absolute(reading.test), data_dir=_absolute(reading.data_dir))
-    if str(data) in NAMED:
-        named = _assemble(str(data), NAMED[str(data)](reading), reading, table)
-        return replace(named, augment="cifar") if str(data) in ("cifar10", "cifar100") else named
-    path = Path(data).absolute()
-    known = f"known names: {', '.join(NAMED)}; files: {', '.join(ARRAYS)}, .csv, .parquet; folders of images"
+    if isinstance(data, str | Path):
+        if labels is not None:
+            raise InputError(f"labels belong to arrays and frames; {str(data)!r} brings its own if it has any")
+        # A run remembers where things are.
+        reading = replace(reading, test=_absolute(reading.test), data_dir=_absolute(reading.data_dir))
+        return take_fraction(_read(data, reading, table), reading.fraction)
+    if reading.test:
+        raise InputError(TEST_PLACE)
+    read = Data("given", data, reading=reading) if isinstance(data, Source) else None
+    return take_fraction(read or _assemble("given", Parts(data, labels), reading, table), reading.fraction)
+
+
+def _read(data: str | Path, reading: Reading, table: Table | None) -> Data:
+    """Data by its name or path."""
+    name, path = str(data), Path(data).absolute()
+    known = (
+        f"known names: {', '.join([*NAMED, *FOLDERS])}; files: {', '.join(ARRAYS)}, .csv, .parquet; folders of images"
+    )
+    tabular = path.name.lower().endswith(TABLES)
+    if reading.test and (name in NAMED or name in FOLDERS or not (tabular or path.is_dir())):
+        raise InputError(TEST_PLACE)
+    if name in FOLDERS:
+        return FOLDERS[name](reading)
+    if name in NAMED:
+        named = _assemble(name, NAMED[name](reading), reading, table)
+        return replace(named, augment="cifar") if name in ("cifar10", "cifar100") else named
     for place in (path, *([Path(reading.test)] if reading.test else [])):
         if not place.exists():
             raise InputError(f"no data set or file {str(data if place is path else place)!r} ({known})")
-    if folder:
+    if path.is_dir():
         return read_pictures(path, reading)
     if tabular:
         train, *test = read_frames(path, reading, table)
         return _assemble(str(path), Parts(train, x_test=test[0] if test else None), reading, table)
     if path.suffix not in ARRAYS:
-        raise InputError(f"cannot read {str(data)!r} as data ({known})")
+        raise InputError(f"cannot read {name!r} as data ({known})")
     return _assemble(str(path), ARRAYS[path.suffix](path), reading, table)
 
 

@@ -30,6 +30,7 @@ IN_MEMORY = 8 << 30  # bytes of decoded images up to which they are all held
 FEW = 0.01  # the share of files that may be broken, or five files if that is more
 AHEAD = 4  # batches that are decoded ahead when images are streamed
 SIZES = (32, 64, 128, 224)  # sides that images of different sizes are brought to
+HUNDRED = 100  # classes of imagenet100
 
 
 class Pictures(Source):
@@ -74,30 +75,67 @@ class Pictures(Source):
         return Pictures([self.paths[i] for i in rows.tolist()], labels, self.size, self.device)
 
 
-def read_pictures(folder: Path, reading: Reading) -> Data:
-    """A folder of images; where all are in subfolders, these are the classes. `reading.test` is such a folder too."""
-    paths = find_pictures(folder)
+def read_pictures(folder: Path, reading: Reading, wanted: Sequence[str] | None = None) -> Data:
+    """A folder of images; where all are in subfolders, these are the classes, of which some may be `wanted`.
+
+    `reading.test` is such a folder too.
+    """
+    paths = find_pictures(folder, wanted)
     size = reading.image_size or _common_size(paths)
     train, names = _source(paths, size)
     classes = _classes(folder, names)
-    labels, known = (None, None) if classes is None else class_numbers(classes, len(names), str(folder))
+    if classes is None:
+        known = None
+    else:
+        train.labels, known = class_numbers(classes, len(names), str(folder))
     views = "cifar" if size <= SMALL_SIDE else "imagenet"
-    data = Data(str(folder), _labelled(train, labels), reading=reading, names=list(map(str, names)), augment=views)
-    if known is not None:
-        data = replace(data, class_names=[str(name) for name in known])
-    if reading.test is None:
-        return data
-    test_folder = Path(reading.test)
-    test, test_names = _source(find_pictures(test_folder), size)
-    test_classes = _classes(test_folder, test_names) if known is not None else None
-    if test_classes is not None:
-        test = _labelled(test, class_numbers(test_classes, len(test_names), str(test_folder), known)[0])
-    return replace(data, test=test, names=[*data.names, *map(str, test_names)])
+    test: Source | None = None
+    test_names: list[Path] = []
+    if reading.test is not None:
+        test, test_names = _source(find_pictures(Path(reading.test), wanted), size)
+        test_classes = _classes(Path(reading.test), test_names)
+        if known is not None and test_classes is not None:
+            test.labels, _ = class_numbers(test_classes, len(test_names), reading.test, known)
+    class_names = [] if known is None else [str(name) for name in known]
+    files = [str(name) for name in (*names, *test_names)]
+    return Data(str(folder), train, test, class_names, reading, names=files, augment=views)
 
 
-def find_pictures(folder: Path) -> list[Path]:
-    """All images below a folder, in order; links to folders are not followed."""
-    found = [Path(place) / name for place, _, names in os.walk(folder) for name in names if _is_picture(name)]
+def imagenet(reading: Reading) -> Data:
+    """ImageNet: the folders train and val, with a subfolder for each class, in `reading.data_dir`; 224 x 224 pixels."""
+    return _imagenet("imagenet", reading, None)
+
+
+def imagenet100(reading: Reading) -> Data:
+    """A hundred of ImageNet's classes, drawn once."""
+    train, _ = _imagenet_folders("imagenet100", reading)
+    classes = sorted(place.name for place in train.iterdir() if place.is_dir())
+    if len(classes) < HUNDRED:
+        raise InputError(f"imagenet100 needs at least {HUNDRED} classes; {str(train)!r} has {len(classes)}")
+    drawn = sorted(np.random.default_rng(0).choice(len(classes), HUNDRED, replace=False).tolist())
+    wanted = [classes[number] for number in drawn]
+    print(f"imagenet100: {' '.join(wanted)}", file=sys.stderr)
+    return _imagenet("imagenet100", reading, wanted)
+
+
+def _imagenet(name: str, reading: Reading, wanted: Sequence[str] | None) -> Data:
+    train, val = _imagenet_folders(name, reading)
+    placed = replace(reading, test=str(val), image_size=reading.image_size or SIZES[-1])
+    return replace(read_pictures(train, placed, wanted), name=name, reading=reading)
+
+
+def _imagenet_folders(name: str, reading: Reading) -> tuple[Path, Path]:
+    folders = [Path(reading.data_dir or "nowhere") / part for part in ("train", "val")]
+    if reading.data_dir is None or not all(folder.is_dir() for folder in folders):
+        raise InputError(f"{name} needs --data-dir FOLDER, with the folders train and val of ImageNet in it")
+    return folders[0], folders[1]
+
+
+def find_pictures(folder: Path, wanted: Sequence[str] | None = None) -> list[Path]:
+    """All images below a folder, or below the `wanted` ones in it, in order; links to folders are not followed."""
+    roots = [folder] if wanted is None else [folder / name for name in wanted]
+    walks = (walk for root in roots for walk in os.walk(root))
+    found = [Path(place) / name for place, _, names in walks for name in names if _is_picture(name)]
     if not found:
         raise InputError(f"there are no images ({', '.join(SUFFIXES)}) in {str(folder)!r}")
     return sorted(found)
@@ -192,11 +230,6 @@ def _classes(folder: Path, names: Sequence[Path]) -> list[str] | None:
     """The first subfolder of each image, or None where some have none."""
     parts = [name.relative_to(folder).parts for name in names]
     return [part[0] for part in parts] if all(len(part) > 1 for part in parts) else None
-
-
-def _labelled(source: Source, labels: Tensor | None) -> Source:
-    source.labels = labels
-    return source
 
 
 def _is_picture(name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -113,3 +113,16 @@ class Data:
             raise InputError(
                 f"{self.name}: test samples have shape {self.test.shape}, training samples {self.train.shape}"
             )
+
+
+def take_fraction(data: Data, fraction: float) -> Data:
+    """Data with that share of its training samples: of each class alike where there are labels, drawn once."""
+    if fraction == 1:
+        return data
+    n, labels = len(data.train), data.train.labels
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(n, generator=generator)
+    groups = [order] if labels is None else [order[labels[order] == label] for label in labels.unique()]
+    rows = torch.cat([group[: max(1, round(len(group) * fraction))] for group in groups]).sort().values
+    names = [data.names[row] for row in rows.tolist()] + list(data.names[n:]) if data.names else ()
+    return replace(data, train=data.train.take(rows), names=names)
