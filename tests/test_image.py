@@ -29,6 +29,7 @@ from imix.augment.image import (
 from imix.data import load
 from imix.data.standardise import Standardise
 from imix.train.build import make_augment
+from imix.train.loop import Objective
 
 N = 24
 SHAPES = [(32, 32), (40, 48), (17, 9)]
@@ -297,3 +298,12 @@ def test_every_method_trains_on_augmented_images_and_resumes(tmp_path):
         again = imix.pretrain("cifar10", settings, reading, out=tmp_path / method, resume=True, progress=False)
         for a, b in zip(run.encoder.parameters(), again.encoder.parameters(), strict=True):
             assert torch.equal(a, b)
+
+
+def test_views_are_made_in_full_precision_under_autocast():
+    seen = []
+    learner = imix.NPair(imix.encoders.build("small", (3, 8, 8)))
+    objective = Objective(learner, lambda x: seen.append(torch.ones(2, 2) @ torch.ones(2, 2)) or x, None)
+    with torch.autocast("cpu", torch.bfloat16):
+        objective(torch.rand(4, 3, 8, 8), None)
+    assert {product.dtype for product in seen} == {torch.float32}

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from imix import distributed
 from imix.augment import Augment
-from imix.batch import Batch, as_floats, concatenate, map_fields, size
+from imix.batch import Batch, as_floats, concatenate, fields, map_fields, size
 from imix.data import Source
 from imix.errors import InputError, Interrupted
 from imix.methods import Method
@@ -48,11 +48,14 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch, labels: Tensor | None) -> Tensor:
         """The loss of a batch."""
-        batch = as_floats(batch)
-        views = [self.augment(batch) for _ in range(self.learner.views)]
-        if self.input_mix is not None:
-            n, mixed = size(batch), self.input_mix(concatenate(views))
-            views = [map_fields(lambda x, at=at: x[at : at + n], mixed) for at in range(0, n * len(views), n)]
+        with torch.autocast(
+            fields(batch)[0].device.type, enabled=False
+        ):  # pixels do not fit into eight bits of mantissa
+            batch = as_floats(batch)
+            views = [self.augment(batch) for _ in range(self.learner.views)]
+            if self.input_mix is not None:
+                n, mixed = size(batch), self.input_mix(concatenate(views))
+                views = [map_fields(lambda x, at=at: x[at : at + n], mixed) for at in range(0, n * len(views), n)]
         return self.learner(*views, labels) if self.learner.supervised else self.learner(*views)
 
 
