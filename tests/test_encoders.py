@@ -1,6 +1,7 @@
 """Encoders and heads: their shapes, their layers, and the names they are built by."""
 
 import math
+import sys
 from functools import cache
 
 import pytest
@@ -378,3 +379,22 @@ def test_methods_have_the_papers_heads(method, layers):
     assert layers_of(made) == layers
     assert made[0].weight.shape == (20, 20)
     assert made[3].weight.shape == (128, 20)
+
+
+def test_models_of_timm_are_encoders_without_their_classifier(tmp_path):
+    encoder = build("timm:resnet10t", (1, 32, 32))
+    assert width_of(encoder) == encoder(torch.rand(2, 1, 32, 32)).shape[1] == 512
+    settings = imix.Settings(encoder="timm:resnet10t", epochs=1, batch_size=4, device="cpu")
+    run = imix.pretrain(torch.rand(8, 3, 32, 32), settings, out=tmp_path / "run", progress=False)
+    x = torch.rand(2, 3, 32, 32)
+    assert torch.equal(imix.load_encoder(tmp_path / "run")(x), run.encoder(x))
+    with pytest.raises(imix.InputError, match="timm cannot make 'nosuch'"):
+        build("timm:nosuch", (3, 32, 32))
+    with pytest.raises(imix.InputError, match=r"take images \(C, H, W\)"):
+        build("timm:resnet10t", (7,))
+
+
+def test_timm_that_is_not_installed_is_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(imix.InputError, match=r"pip install 'imix-ssl\[timm\]'"):
+        build("timm:resnet10t", (3, 32, 32))

@@ -42,7 +42,7 @@ class Settings:
 
     encoder: str = "small"
     """small; mlp or mlp:256-256-1024 (widths), with :bn for an activated embedding of columns; resnet18, 34, 50, 101
-    or 152 (:small or :standard chooses the stem)."""
+    or 152 (:small or :standard chooses the stem); timm:NAME (extra: timm)."""
     head: Literal["mlpbn", "mlpbn1", "mlp", "linear"] | None = None
     """Projection head; by default mlpbn, for moco and byol mlpbn1."""
     dim: int = 128

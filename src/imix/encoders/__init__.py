@@ -10,7 +10,7 @@ from imix.encoders.heads import HEADS, head
 from imix.encoders.mlp import MLP, PAPER_WIDTHS, ColumnEmbedding, Maxout
 from imix.encoders.resnet import DEPTHS, SMALL_SIDE, resnet
 from imix.encoders.small import Convolutions, small_mlp
-from imix.errors import InputError
+from imix.errors import InputError, first_line
 
 __all__ = [
     "HEADS",
@@ -28,7 +28,7 @@ __all__ = [
 NAMES = (
     "small, mlp (or mlp:256-256-1024, with :bn at the end for an activated embedding), "
     + ", ".join(f"resnet{depth}" for depth in DEPTHS)
-    + " (with :small or :standard for the stem)"
+    + " (with :small or :standard for the stem), timm:NAME"
 )
 
 
@@ -38,7 +38,8 @@ def build(name: str, shape: Sequence[int], groups: Sequence[int] = ()) -> nn.Mod
     "small" suits the shape: an MLP for rows (F,), convolutions for sequences (C, L) and images (C, H, W). "mlp" is the
     paper's tabular network, "mlp:256-256-1024" the same with those widths (the last one before maxout). All of them
     embed the column `groups` of a table first ("mlp:bn": with batch normalisation and ReLU). "resnet18" to "resnet152"
-    take the small stem up to 64 pixels and the standard one above, unless ":small" or ":standard" says.
+    take the small stem up to 64 pixels and the standard one above, unless ":small" or ":standard" says. "timm:NAME" is
+    that model of timm, without its classifier.
     """
     if name == "small":
         if len(shape) in (2, 3):
@@ -52,7 +53,23 @@ def build(name: str, shape: Sequence[int], groups: Sequence[int] = ()) -> nn.Mod
             raise InputError(f"encoder {name!r} takes images (C, H, W); got samples of shape {tuple(shape)}")
         stem = match[2] or ("small" if max(shape[1:]) <= SMALL_SIDE else "standard")
         return resnet(int(match[1]), channels=shape[0], stem="small" if stem == "small" else "standard")
+    if name.startswith("timm:"):
+        return _from_timm(name.removeprefix("timm:"), shape)
     raise InputError(f"unknown encoder {name!r}; choose from {NAMES}")
+
+
+def _from_timm(name: str, shape: Sequence[int]) -> nn.Module:
+    """A model of timm, untrained, without its classifier."""
+    if len(shape) != 3:
+        raise InputError(f"encoders of timm take images (C, H, W); got samples of shape {tuple(shape)}")
+    try:
+        import timm
+    except ImportError as error:
+        raise InputError(f"encoder 'timm:{name}' needs the extra: pip install 'imix-ssl[timm]'") from error
+    try:
+        return timm.create_model(name, pretrained=False, num_classes=0, in_chans=shape[0])
+    except (RuntimeError, TypeError) as error:
+        raise InputError(f"timm cannot make {name!r}: {first_line(error)}") from error
 
 
 def width_of(encoder: nn.Module) -> int | None:
