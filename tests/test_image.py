@@ -307,3 +307,42 @@ def test_views_are_made_in_full_precision_under_autocast():
     with torch.autocast("cpu", torch.bfloat16):
         objective(torch.rand(4, 3, 8, 8), None)
     assert {product.dtype for product in seen} == {torch.float32}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_views_keep_the_precision_of_the_images(dtype):
+    x = images(16, 16, n=4).to(dtype)
+    for view in (RandomResizedCrop(8), PadCrop(), GaussianBlur(p=1)):
+        assert view(x).dtype == dtype
+
+
+def test_a_kernel_wider_than_the_image_reaches_to_its_ends():
+    assert blur(images(3, 2, n=2), torch.tensor([1.0, 2.0]), 9, 9).shape == (2, 3, 3, 2)
+
+
+@pytest.mark.parametrize("x", [torch.randn(8, 3, 8, 8), 255 * torch.rand(8, 3, 8, 8)])
+def test_views_of_what_is_no_colour_are_refused(x):
+    with pytest.raises(InputError, match=r"is for colours in 0\.\.1, or bytes; given goes from"):
+        make_augment(Settings(augment="cifar"), load(x))
+
+
+def test_channels_last_in_shape_is_refused():
+    with pytest.raises(InputError, match=r"images are \(N, C, H, W\), with channels first"):
+        load(np.zeros((5, 32, 32, 3), np.uint8))
+
+
+def test_low_contrast_is_not_taken_for_collapse():
+    x = (0.5 + 0.0005 * torch.randn(64, 3, 8, 8, generator=torch.Generator().manual_seed(0))).clamp(0, 1)
+    imix.pretrain(x, Settings(epochs=20, batch_size=16, lr=0.01, device="cpu"), progress=False)
+
+
+def test_neighbours_of_a_supervised_method_need_test_samples():
+    settings = Settings(method="supervised", knn_every=1, epochs=1, batch_size=8, device="cpu")
+    with pytest.raises(InputError, match="knn_every with method 'supervised' needs test samples"):
+        imix.pretrain(bytes_of_images(), settings, labels=np.arange(16) % 2, progress=False)
+
+
+@pytest.mark.parametrize("given", [{"image_size": 32.5}, {"image_size": "32"}, {"fraction": "0.5"}, {"image_size": 0}])
+def test_readings_that_cannot_be_are_refused_by_name(given):
+    with pytest.raises(InputError, match=next(iter(given))):
+        Reading(**given)

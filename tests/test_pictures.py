@@ -1,5 +1,9 @@
 """Folders of images: formats, modes and sizes; classes; broken files; in memory and streamed alike."""
 
+import os
+import shutil
+import threading
+
 import numpy as np
 import polars
 import pytest
@@ -148,25 +152,75 @@ def test_streamed_images_are_those_in_memory(animals, monkeypatch):
     assert torch.equal(streamed.train.take(torch.tensor([4, 9])).labels, torch.tensor([0, 1]))
 
 
-def test_a_broken_image_in_a_stream_is_said_and_replaced(animals, monkeypatch, capsys):
+def test_a_broken_image_in_a_stream_is_refused_or_in_training_replaced_up_to_a_few(animals, monkeypatch, capsys):
     monkeypatch.setattr(pictures, "IN_MEMORY", 0)
     streamed = load(animals).train
-    streamed.paths[0].write_bytes(b"")
-    (batch, _), *_ = streamed.batches([torch.tensor([0, 1])])
-    assert torch.equal(batch[0], batch[1])
-    assert "cannot be decoded" in capsys.readouterr().err
+    streamed.paths[1].write_bytes(b"")
+    with pytest.raises(InputError, match=r"cat/1\.png cannot be decoded"):
+        list(streamed.batches([torch.tensor([0, 1])]))
+    streamed.forgiving = True
+    (batch, labels), *_ = streamed.batches([torch.tensor([0, 1, 1])] * 3)
+    assert torch.equal(batch[0], batch[1]) and labels.tolist() == [0, 0, 0]
+    assert capsys.readouterr().err.count("cannot be decoded") == 1
+    for path in streamed.paths[:6]:
+        path.write_bytes(b"")
+    with pytest.raises(InputError, match="6 images cannot be decoded"):
+        list(streamed.batches([torch.arange(12)]))
 
 
 @pytest.mark.parametrize("in_memory", [0, 1 << 30])
 def test_from_a_folder_to_vectors(animals, tmp_path, monkeypatch, in_memory, capsys):
     monkeypatch.setattr(pictures, "IN_MEMORY", in_memory)
-    run = imix.pretrain(animals, QUICK, Reading(test=str(animals)), out=tmp_path / "run")
+    shutil.copytree(animals, tmp_path / "others")
+    run = imix.pretrain(animals, QUICK, Reading(test=str(tmp_path / "others")), out=tmp_path / "run")
     assert "crop 0.2 to 1, flip 0.5, colour jitter 0.8, greyscale 0.2" in capsys.readouterr().err
     assert run.config["architecture"]["standardise"]
     assert imix.evaluate(tmp_path / "run", protocol="knn").constants["test"] == 12
     imix.embed(tmp_path / "run", animals, tmp_path / "z.parquet")
     table = polars.read_parquet(tmp_path / "z.parquet")
     assert table["file"][0].endswith("cat/0.png") and table["label"].to_list()[:12] == ["cat"] * 6 + ["dog"] * 6
+
+
+def test_later_images_are_brought_to_the_runs_size_and_none_is_left_out(animals, tmp_path):
+    run = imix.pretrain(animals, QUICK, Reading(fraction=0.5), progress=False)
+    assert run.reading.image_size == 40
+    for i in range(5):
+        picture(tmp_path / "new" / f"{i}.png", size=(100, 70))
+    assert imix.embed(run, tmp_path / "new").shape == (5, 128)
+    assert imix.embed(run, animals).shape == (12, 128)
+
+
+def test_test_images_within_the_training_folder_are_refused(animals):
+    for test in (animals, animals / "cat", animals.parent):
+        with pytest.raises(InputError, match="must lie apart"):
+            load(animals, reading=Reading(test=str(test)))
+
+
+def test_what_is_hidden_or_no_file_does_not_count_and_links_do(animals, tmp_path, capsys):
+    picture(animals / ".thumbs" / "a.png")
+    picture(animals / "cat" / ".hidden.png")
+    (animals / "cat" / "folder.png").mkdir()
+    os.mkfifo(animals / "cat" / "pipe.png")
+    picture(tmp_path / "elsewhere" / "0.png")
+    (animals / "fox").symlink_to(tmp_path / "elsewhere")
+    assert list(load(animals).class_names) == ["cat", "dog", "fox"]
+    picture(animals / "stray.png")
+    assert load(animals).train.labels is None
+    assert "no labels, since 'stray.png'" in capsys.readouterr().err
+
+
+def test_a_file_name_that_is_no_text_is_written_as_far_as_it_goes(animals, tmp_path):
+    os.rename(animals / "cat" / "0.png", os.fsencode(animals / "cat") + b"/\xff0.png")
+    run = imix.pretrain(animals, QUICK, progress=False)
+    imix.embed(run, animals, tmp_path / "z.parquet")
+    assert any("\\xff0.png" in name for name in polars.read_parquet(tmp_path / "z.parquet")["file"])
+
+
+def test_decoding_can_be_left_at_any_time(animals):
+    images = pictures._decoded(find_pictures(animals) * 50, 16)
+    next(images)
+    images.close()
+    assert not [thread for thread in threading.enumerate() if "ThreadPool" in thread.name and thread.is_alive()]
 
 
 def test_large_images_get_the_views_of_large_images(tmp_path):

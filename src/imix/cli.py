@@ -33,8 +33,8 @@ def pretrain(
     """Learn an encoder from data; labels are not needed.
 
     Args:
-        data: A name (digits, covtype, higgs100k, higgs1m) or a file: a table (.csv, .parquet), or arrays
-            (.npy: samples; .npz: x, and y, x_test, y_test if you like).
+        data: A name (digits, cifar10, cifar100, imagenet, imagenet100, covtype, higgs100k, higgs1m), a table (.csv,
+            .parquet), a folder of images, or arrays (.npy: samples; .npz: x, and y, x_test, y_test if you like).
         settings: How to train.
         reading: How to read the data.
         out: Folder for the run.
@@ -68,7 +68,7 @@ def evaluate(
         protocol: linear as in the paper, knn by cosine, or pinv.
         label: Column of a table that holds the classes; what the run was told unless given.
         columns: Columns of a table that the run has not seen and that are to be left out (NAME drop).
-        test: A second file, with the test samples.
+        test: A second file or folder, with the test samples.
         data_dir: Folder with the files of a named data set.
         augment: A new view of each training image in every epoch of the linear classifier, as in the paper.
         device: auto, cpu, cuda or cuda:N.

@@ -93,9 +93,7 @@ class Settings:
     """Log to Weights & Biases as well (extra: wandb)."""
 
     def __post_init__(self) -> None:
-        _check_choices(self)
-        for name, kind in get_type_hints(type(self)).items():
-            object.__setattr__(self, name, _number(name, kind, getattr(self, name)))
+        _check(self)
         if isinstance(self.augment_columns, str):
             object.__setattr__(self, "augment_columns", (self.augment_columns,))
         for name in ("alpha", "temperature", "epochs", "batch_size", "dim", "queue"):
@@ -131,7 +129,7 @@ class Reading:
     """Whether the first line of a CSV file names the columns; auto takes a line of numbers other than 0, 1, 2, ... for
     a row."""
     test: str | None = None
-    """A second file, with the test samples."""
+    """A second file or folder, with the test samples."""
     fraction: float = 1.0
     """Share of the training samples to take, of each class alike where there are labels."""
     image_size: int | None = None
@@ -143,7 +141,7 @@ class Reading:
     """Folder with the files of a named data set."""
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        _check(self)
         label = None if self.label is None else str(self.label)  # columns of a frame may be called 0, 1, ...
         object.__setattr__(self, "label", label)
         object.__setattr__(self, "columns", {str(name): kind for name, kind in (self.columns or {}).items()})
@@ -156,11 +154,13 @@ class Reading:
                 raise InputError(f"unknown kind {kind!r} of column {name!r}; choose from {', '.join(KINDS)}")
 
 
-def _check_choices(given: Any) -> None:
+def _check(given: Any) -> None:
+    """Refuse what no field allows, and make numbers Python's own."""
     for name, kind in get_type_hints(type(given)).items():
         value = getattr(given, name)
         if (allowed := _choices(kind)) and value not in allowed:
             raise InputError(f"unknown {name} {value!r}; choose from {', '.join(map(str, allowed))}")
+        object.__setattr__(given, name, _number(name, kind, value))
 
 
 def _choices(kind: Any) -> tuple[Any, ...]:

@@ -216,8 +216,8 @@ def blur(x: Tensor, sigma: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def _separable(rows: Tensor, x: Tensor, columns: Tensor) -> Tensor:
-    """rows (N, h, H), x (N, C, H, W), columns (N, w, W) -> (N, C, h, w)."""
-    return rows[:, None] @ x @ columns.transpose(1, 2)[:, None]
+    """rows (N, h, H), x (N, C, H, W), columns (N, w, W) -> (N, C, h, w), in the precision of x."""
+    return (rows[:, None] @ x.float() @ columns.transpose(1, 2)[:, None]).to(x.dtype)
 
 
 def _resampling(start: Tensor, length: Tensor, size: int, available: int) -> Tensor:
@@ -234,8 +234,8 @@ def _resampling(start: Tensor, length: Tensor, size: int, available: int) -> Ten
 
 
 def _blurring(sigma: Tensor, kernel: int, size: int) -> Tensor:
-    """For each sample the matrix (N, size, size) that blurs along one axis."""
-    reach = kernel // 2
+    """For each sample the matrix (N, size, size) that blurs along one axis; a kernel reaches no further than that."""
+    reach = min(kernel // 2, size - 1)
     distance = torch.arange(-reach, reach + 1, device=sigma.device)
     weight = torch.softmax(-0.5 * (distance / sigma[:, None]) ** 2, 1)
     source = (torch.arange(size, device=sigma.device)[:, None] + distance).abs()

@@ -99,6 +99,8 @@ def _samples(x: Tensor, name: str) -> Tensor:
         raise InputError(f"{name} must have samples along its first axis, (N, ...); got shape {tuple(x.shape)}")
     if len(x) == 0:
         raise InputError(f"there are no samples in {name}")
+    if x.dim() == 4 and x.shape[3] in (1, 3, 4) and x.shape[1] > 4 and x.shape[2] > 4:
+        raise InputError(f"{name} has shape {tuple(x.shape)}; images are (N, C, H, W), with channels first")
     if x.dtype == torch.uint8:
         return x if x.dim() == 4 else as_floats(x)
     x = x.float()

@@ -49,7 +49,10 @@ def _cifar(name: str, folder: str | None) -> Parts:
 def _binary(paths: list[Path], labels: int) -> tuple[np.ndarray, np.ndarray]:
     """Images and labels of files in which each record is `labels` bytes, the last of them the class, and the pixels."""
     for path in paths:
-        if not path.is_file() or path.stat().st_size % (labels + PIXELS):
+        if not path.is_file() or not path.stat().st_size or path.stat().st_size % (labels + PIXELS):
             raise InputError(f"{str(path)!r} is not there or not whole")
     records = np.concatenate([np.fromfile(path, np.uint8).reshape(-1, labels + PIXELS) for path in paths])
-    return records[:, labels:].reshape(-1, 3, 32, 32), records[:, labels - 1].astype(int)
+    classes = records[:, labels - 1].astype(int)
+    if len(classes) and classes.max() >= (10 if labels == 1 else 100):
+        raise InputError(f"{str(paths[0])!r} and those beside it have a class {classes.max()}, which CIFAR has not")
+    return records[:, labels:].reshape(-1, 3, 32, 32), classes

@@ -6,12 +6,11 @@ Images are decoded by threads. What cannot be decoded is named, counted and left
 import os
 import sys
 import time
-import warnings
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from itertools import islice
+from itertools import tee
 from pathlib import Path
 
 import numpy as np
@@ -28,16 +27,23 @@ from imix.settings import Reading
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 IN_MEMORY = 8 << 30  # bytes of decoded images up to which they are all held
 FEW = 0.01  # the share of files that may be broken, or five files if that is more
-AHEAD = 4  # batches that are decoded ahead when images are streamed
+AHEAD = 2048  # images that are decoded ahead
+LARGEST = 200_000_000  # pixels of an image
 SIZES = (32, 64, 128, 224)  # sides that images of different sizes are brought to
 HUNDRED = 100  # classes of imagenet100
 
 
 class Pictures(Source):
-    """Images in files, decoded when they are needed, a few batches ahead."""
+    """Images in files, decoded when they are needed, a few batches ahead.
+
+    An image that cannot be decoded is refused by name; with `forgiving`, as in training, it is said, and stands as the
+    image before it, so that batches keep their size, until there are more than a few.
+    """
 
     def __init__(self, paths: Sequence[Path], labels: Tensor | None, size: int, device: torch.device) -> None:
         self.paths, self.labels, self.size, self.device = list(paths), labels, size, device
+        self.forgiving = False
+        self.broken: set[Path] = set()
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -48,22 +54,29 @@ class Pictures(Source):
         return (3, self.size, self.size)
 
     def batches(self, rows: Iterable[Tensor]) -> Iterator[tuple[Batch, Tensor | None]]:
-        """Decoded images; one that cannot be decoded is said and stands as the one before it."""
-        chosen = iter(rows)
-        waiting: deque[tuple[Tensor, list[Future[np.ndarray]]]] = deque()
-        with ThreadPoolExecutor(_threads()) as pool:
-            try:
-                while True:
-                    for row in islice(chosen, AHEAD - len(waiting)):
-                        waiting.append((row, [pool.submit(decode, self.paths[i], self.size) for i in row.tolist()]))
-                    if not waiting:
-                        return
-                    row, decoding = waiting.popleft()
-                    batch = torch.from_numpy(np.stack(list(_present(decoding))))
-                    labels = None if self.labels is None else self.labels[row.cpu()].to(self.device)
-                    yield batch.to(self.device, non_blocking=True), labels
-            finally:
-                pool.shutdown(cancel_futures=True)
+        """Decoded images and labels."""
+        asked, decoded_for = tee(row.cpu() for row in rows)
+        images = _decoded((self.paths[i] for row in decoded_for for i in row.tolist()), self.size)
+        last = np.zeros(self.shape, np.uint8)
+        for row in asked:
+            batch = np.empty((len(row), *self.shape), np.uint8)
+            for at in range(len(row)):
+                path, image = next(images)
+                if isinstance(image, Exception):
+                    self._bear(path, image)
+                else:
+                    last = image
+                batch[at] = last
+            labels = None if self.labels is None else self.labels[row].to(self.device)
+            yield torch.from_numpy(batch).to(self.device, non_blocking=True), labels
+
+    def _bear(self, path: Path, error: Exception) -> None:
+        if not self.forgiving:
+            raise InputError(f"{path} cannot be decoded ({first_line(error)}); mend it or take it away")
+        if path not in self.broken:
+            self.broken.add(path)
+            print(f"{path} cannot be decoded: {first_line(error)}", file=sys.stderr)
+        _check_few(self.broken, len(self), path)
 
     def to(self, device: torch.device) -> "Pictures":
         """The same files, with batches on that device."""
@@ -80,8 +93,11 @@ def read_pictures(folder: Path, reading: Reading, wanted: Sequence[str] | None =
 
     `reading.test` is such a folder too.
     """
+    if reading.test is not None:
+        _check_apart(folder, Path(reading.test))
     paths = find_pictures(folder, wanted)
     size = reading.image_size or _common_size(paths)
+    reading = replace(reading, image_size=size)  # images that come later are brought to the same
     train, names = _source(paths, size)
     classes = _classes(folder, names)
     if classes is None:
@@ -132,10 +148,21 @@ def _imagenet_folders(name: str, reading: Reading) -> tuple[Path, Path]:
 
 
 def find_pictures(folder: Path, wanted: Sequence[str] | None = None) -> list[Path]:
-    """All images below a folder, or below the `wanted` ones in it, in order; links to folders are not followed."""
-    roots = [folder] if wanted is None else [folder / name for name in wanted]
-    walks = (walk for root in roots for walk in os.walk(root))
-    found = [Path(place) / name for place, _, names in walks for name in names if _is_picture(name)]
+    """All images below a folder, or below the `wanted` ones in it, in order; what is hidden does not count."""
+    found: list[Path] = []
+    seen: set[str] = set()
+
+    def complain(error: OSError) -> None:
+        raise InputError(f"cannot read {error.filename!r}: {error.strerror}") from error
+
+    for root in [folder] if wanted is None else [folder / name for name in wanted]:
+        for place, folders, names in os.walk(root, onerror=complain, followlinks=True):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            if (real := os.path.realpath(place)) in seen:  # links that go in circles
+                folders.clear()
+                continue
+            seen.add(real)
+            found += [Path(place) / name for name in names if _is_picture(name) and (Path(place) / name).is_file()]
     if not found:
         raise InputError(f"there are no images ({', '.join(SUFFIXES)}) in {str(folder)!r}")
     return sorted(found)
@@ -145,22 +172,49 @@ def decode(path: Path, size: int) -> np.ndarray:
     """An image as bytes (3, size, size): upright, in colour, on white, its shorter side resized, its middle taken."""
     from PIL import Image, ImageOps
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        with Image.open(path) as opened:
-            opened.draft("RGB", (size, size))
-            image = ImageOps.exif_transpose(opened)
-            if image.mode.startswith("I") or image.mode == "F":  # more than 8 bits: by its own range
-                values = np.asarray(image, np.float32)
-                low, high = float(values.min()), float(values.max())
-                high = 65535.0 if image.mode.startswith("I;16") else high
-                low = 0.0 if image.mode.startswith("I;16") else low
-                image = Image.fromarray(np.uint8((values - low) / max(high - low, 1e-6) * 255))
-            if image.has_transparency_data:
-                image = image.convert("RGBA")
-                image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-            fitted = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BILINEAR)
+    with Image.open(path) as opened:
+        if opened.width * opened.height > LARGEST:
+            raise InputError(f"it has {opened.width} x {opened.height} pixels")
+        opened.draft("RGB", (size, size))
+        image = ImageOps.exif_transpose(opened)
+        if image.mode.startswith("I") or image.mode == "F":  # more than 8 bits
+            image = Image.fromarray(_to_bytes(np.asarray(image, np.float32), image.mode))
+        if image.has_transparency_data:
+            image = image.convert("RGBA")
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+        fitted = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BILINEAR)
     return np.ascontiguousarray(np.asarray(fitted).transpose(2, 0, 1))
+
+
+def _to_bytes(values: np.ndarray, mode: str) -> np.ndarray:
+    """Sixteen bits by their range, others by the range of the image."""
+    low, high = (0.0, 65535.0) if mode.startswith("I;16") else (float(values.min()), float(values.max()))
+    if not np.isfinite(high - low):
+        raise InputError("it has values that are no numbers")
+    return ((values - low) / max(high - low, 1e-6) * 255).astype(np.uint8)
+
+
+def _decoded(paths: Iterable[Path], size: int) -> Iterator[tuple[Path, np.ndarray | Exception]]:
+    """Each image, or why it cannot be decoded, in order, with some being decoded ahead."""
+
+    def attempt(path: Path) -> np.ndarray | Exception:
+        try:
+            return decode(path, size)
+        except Exception as error:  # a broken file fails in many ways, all of them the file's fault
+            return error
+
+    waiting: deque[tuple[Path, Future[np.ndarray | Exception]]] = deque()
+    pool = ThreadPoolExecutor(_threads())
+    try:
+        for path in paths:
+            waiting.append((path, pool.submit(attempt, path)))
+            if len(waiting) > AHEAD:
+                first, image = waiting.popleft()
+                yield first, image.result()
+        for path, image in waiting:
+            yield path, image.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _source(paths: Sequence[Path], size: int) -> tuple[Source, list[Path]]:
@@ -169,47 +223,40 @@ def _source(paths: Sequence[Path], size: int) -> tuple[Source, list[Path]]:
         return Pictures(paths, None, size, torch.device("cpu")), list(paths)
     images = np.empty((len(paths), 3, size, size), np.uint8)
     good: list[Path] = []
-    broken = 0
+    broken: set[Path] = set()
     told = time.monotonic()
-    with ThreadPoolExecutor(_threads()) as pool:
-        decoding = [pool.submit(decode, path, size) for path in paths]
-        for path, image in zip(paths, decoding, strict=True):
-            try:
-                images[len(good)] = image.result()
-                good.append(path)
-            except Exception as error:  # a broken file fails in many ways, all of them the file's fault
-                broken += 1
-                print(f"left out {path}: {first_line(error)}", file=sys.stderr)
-                if broken > max(5, FEW * len(paths)):
-                    pool.shutdown(cancel_futures=True)
-                    raise InputError(f"{broken} images cannot be decoded; the last is {path}") from error
-            if time.monotonic() - told > 10:
-                print(f"decoding: {len(good):,} of {len(paths):,} images", file=sys.stderr, flush=True)
-                told = time.monotonic()
+    for path, image in _decoded(paths, size):
+        if isinstance(image, Exception):
+            broken.add(path)
+            print(f"left out {path}: {first_line(image)}", file=sys.stderr)
+            _check_few(broken, len(paths), path)
+        else:
+            images[len(good)] = image
+            good.append(path)
+        if time.monotonic() - told > 10:
+            print(f"decoding: {len(good):,} of {len(paths):,} images", file=sys.stderr, flush=True)
+            told = time.monotonic()
     if not good:
         raise InputError(f"none of the {len(paths)} images can be decoded; the first is {paths[0]}")
     if broken:
-        print(f"{broken} of {len(paths)} images were left out", file=sys.stderr)
+        print(f"{len(broken)} of {len(paths)} images were left out", file=sys.stderr)
     return Tensors(torch.from_numpy(images[: len(good)])), good
 
 
-def _present(decoding: list[Future[np.ndarray]]) -> Iterator[np.ndarray]:
-    """Decoded images, one that is broken replaced by another of its batch."""
-    good: np.ndarray | None = None
-    failed: list[Exception] = []
-    for image in decoding:
-        try:
-            good = image.result()
-        except Exception as error:
-            failed.append(error)
-            print(f"an image cannot be decoded: {first_line(error)}", file=sys.stderr)
-            good = good if good is not None else next(i.result() for i in decoding if i.exception() is None)
-        yield good
+def _check_few(broken: set[Path], total: int, last: Path) -> None:
+    if len(broken) > max(5, FEW * total):
+        raise InputError(f"{len(broken)} images cannot be decoded; the last is {last}")
+
+
+def _check_apart(train: Path, test: Path) -> None:
+    one, other = train.resolve(), test.resolve()
+    if one == other or one in other.parents or other in one.parents:
+        raise InputError(f"training images in {str(train)!r} and test images in {str(test)!r} must lie apart")
 
 
 def _common_size(paths: Sequence[Path]) -> int:
     """The side of square images that are all alike, or the largest usual side that half of the images have."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     sides: Counter[int] = Counter()
     shapes = set()
@@ -218,7 +265,7 @@ def _common_size(paths: Sequence[Path]) -> int:
             with Image.open(path) as image:
                 shapes.add(image.size)
                 sides[min(image.size)] += 1
-        except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError):
+        except (OSError, ValueError, Warning, Image.DecompressionBombError):
             continue
     if len(shapes) == 1 and len(set(next(iter(shapes)))) == 1 and max(sides) <= SIZES[-1]:
         return max(sides)
@@ -229,7 +276,10 @@ def _common_size(paths: Sequence[Path]) -> int:
 def _classes(folder: Path, names: Sequence[Path]) -> list[str] | None:
     """The first subfolder of each image, or None where some have none."""
     parts = [name.relative_to(folder).parts for name in names]
-    return [part[0] for part in parts] if all(len(part) > 1 for part in parts) else None
+    loose = [part[0] for part in parts if len(part) == 1]
+    if loose and len(loose) < len(parts):
+        print(f"{folder}: no labels, since {loose[0]!r} and {len(loose) - 1} more are in no subfolder", file=sys.stderr)
+    return None if loose else [part[0] for part in parts]
 
 
 def _is_picture(name: str) -> bool:

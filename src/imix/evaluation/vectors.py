@@ -1,5 +1,6 @@
 """`imix.embed`: features of any data, as an array or a file."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +42,7 @@ def embed(
         if not out.parent.is_dir():
             raise InputError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
     run = run if isinstance(run, Run) else Run.load(run)
-    dataset = load_for(run, data, columns=columns, data_dir=data_dir)
+    dataset = load_for(run, data, columns=columns, data_dir=data_dir, fraction=1.0)
     where = pick_device(device)
     encoder = run.encoder.to(where)
     sources = {"train": dataset.train} | ({"test": dataset.test} if dataset.test is not None else {})
@@ -60,7 +61,7 @@ def embed(
 
     written = {f"f{i}": column for i, column in enumerate(vectors.T)}
     if dataset.names:
-        written["file"] = np.array(dataset.names)
+        written["file"] = np.array([os.fsencode(name).decode(errors="backslashreplace") for name in dataset.names])
     written["split"] = np.repeat(list(features), [len(part) for part in features.values()])
     labels = [source.labels.cpu() for source in sources.values() if source.labels is not None]
     if len(labels) == len(sources):
@@ -76,7 +77,7 @@ def load_for(run: Run, data: Any, labels: Any = None, **given: Any) -> Data:
     """Data read as the run's was, but for what is given, and refused if the run's encoder cannot take it."""
     reading = run.reading
     if not isinstance(data, str | Path) or run.config["data"]["name"] not in (str(data), str(Path(data).absolute())):
-        reading = replace(reading, test=None, data_dir=None)  # where the run's files were says nothing about others
+        reading = replace(reading, test=None, data_dir=None, fraction=1.0)  # of no meaning for other data
     if labels is not None:
         reading = replace(reading, label=None)  # what is given goes before what is remembered
     reading = replace(reading, **{name: value for name, value in given.items() if value is not None})

@@ -41,6 +41,11 @@ def _image_views(settings: Settings, data: Data) -> list[nn.Module]:
     shape = data.train.shape or ()
     if len(shape) != 3 or shape[0] != 3:
         raise InputError(f"augment={name!r} is for colour images (3, H, W); {data.name} has samples of {shape}")
+    some = data.train.sample(64)
+    if some.is_floating_point() and not (some.min() >= 0 and some.max() <= 1):
+        raise InputError(
+            f"augment={name!r} is for colours in 0..1, or bytes; {data.name} goes from {some.min():g} to {some.max():g}"
+        )
     return list(VIEWS[name]((shape[1], shape[2])))
 
 

@@ -153,7 +153,7 @@ def train(
                     log.write(record)
                     losses, last_record, steps_since = [], time.monotonic(), 0
                     if watch.due(done):
-                        watch.alive(done, record["loss"], learner.encode(as_floats(batch)))
+                        watch.alive(done, record["loss"], learner.encode(augment(as_floats(batch))))
                 if step == steps:
                     epoch, step = epoch + 1, 0
                 if (world == 1 or done % AGREE_EVERY == 0) and distributed.any_rank(stop_asked()):

@@ -15,6 +15,7 @@ from imix import distributed
 from imix.augment import Augment, followed_by
 from imix.batch import Batch, as_floats, concatenate, fields
 from imix.data import Data, Source, Tensors, load
+from imix.data.pictures import Pictures
 from imix.data.standardise import Standardise
 from imix.encoders import width_of
 from imix.errors import InputError
@@ -216,10 +217,15 @@ def _standardised(data: Data, whole: nn.Sequential, device: torch.device, images
     source = data.train
     if isinstance(whole[0], Standardise):
         parts = [source, *([data.test] if data.test is not None and data.reading.standardise == "all" else [])]
-        whole[0].fit(Tensors(concatenate([_held(part) for part in parts]) if len(parts) > 1 else _held(source)))
+        held = [_held(part) for part in parts]
+        whole[0].fit(Tensors(concatenate([as_floats(part) for part in held]) if len(held) > 1 else held[0]))
         if not images:
             source = Tensors(whole[0](_held(source)), source.labels)
     whole.to(device)
+    if isinstance(source, Pictures):
+        source = source.to(device)
+        source.forgiving = True
+        return source
     fits = device.type != "cuda" or source.nbytes() < torch.cuda.mem_get_info(device)[0] // 2
     return source.to(device) if fits else source
 
