@@ -13,7 +13,8 @@ from imix.data.cifar import cifar10, cifar100
 from imix.data.csv_file import SUFFIXES
 from imix.data.digits import digits
 from imix.data.frame import as_frame, has_gaps, is_frame
-from imix.data.pictures import imagenet, imagenet100, read_pictures
+from imix.data.imagenet import imagenet, imagenet100
+from imix.data.pictures import read_pictures
 from imix.data.source import Data, Source, Tensors, take_fraction
 from imix.data.table import Table
 from imix.data.tabular import encode_frames, encode_labels, read_frames

@@ -30,7 +30,6 @@ FEW = 0.01  # the share of files that may be broken, or five files if that is mo
 AHEAD = 2048  # images that are decoded ahead
 LARGEST = 200_000_000  # pixels of an image
 SIZES = (32, 64, 128, 224)  # sides that images of different sizes are brought to
-HUNDRED = 100  # classes of imagenet100
 
 
 class Pictures(Source):
@@ -115,36 +114,6 @@ def read_pictures(folder: Path, reading: Reading, wanted: Sequence[str] | None =
     class_names = [] if known is None else [str(name) for name in known]
     files = [str(name) for name in (*names, *test_names)]
     return Data(str(folder), train, test, class_names, reading, names=files, augment=views)
-
-
-def imagenet(reading: Reading) -> Data:
-    """ImageNet: the folders train and val, with a subfolder for each class, in `reading.data_dir`; 224 x 224 pixels."""
-    return _imagenet("imagenet", reading, None)
-
-
-def imagenet100(reading: Reading) -> Data:
-    """A hundred of ImageNet's classes, drawn once."""
-    train, _ = _imagenet_folders("imagenet100", reading)
-    classes = sorted(place.name for place in train.iterdir() if place.is_dir())
-    if len(classes) < HUNDRED:
-        raise InputError(f"imagenet100 needs at least {HUNDRED} classes; {str(train)!r} has {len(classes)}")
-    drawn = sorted(np.random.default_rng(0).choice(len(classes), HUNDRED, replace=False).tolist())
-    wanted = [classes[number] for number in drawn]
-    print(f"imagenet100: {' '.join(wanted)}", file=sys.stderr)
-    return _imagenet("imagenet100", reading, wanted)
-
-
-def _imagenet(name: str, reading: Reading, wanted: Sequence[str] | None) -> Data:
-    train, val = _imagenet_folders(name, reading)
-    placed = replace(reading, test=str(val), image_size=reading.image_size or SIZES[-1])
-    return replace(read_pictures(train, placed, wanted), name=name, reading=reading)
-
-
-def _imagenet_folders(name: str, reading: Reading) -> tuple[Path, Path]:
-    folders = [Path(reading.data_dir or "nowhere") / part for part in ("train", "val")]
-    if reading.data_dir is None or not all(folder.is_dir() for folder in folders):
-        raise InputError(f"{name} needs --data-dir FOLDER, with the folders train and val of ImageNet in it")
-    return folders[0], folders[1]
 
 
 def find_pictures(folder: Path, wanted: Sequence[str] | None = None) -> list[Path]:
