@@ -1,0 +1,72 @@
+"""Views of CIFAR-size images per second: imix on a batch, against torchvision's transforms on Pillow images, each apart.
+
+    python benchmarks/image_views.py                 # on the GPU where there is one
+    python benchmarks/image_views.py --device cpu
+
+torchvision runs on one core, as one worker of a loader does; multiply by the workers you have.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from PIL import Image
+from torchvision import transforms
+
+from imix.augment import image
+
+
+def rate(make: Callable[[], int], device: torch.device, seconds: float = 3.0) -> float:
+    """Views per second of a function that makes some and says how many."""
+
+    def wait() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    for _ in range(3):
+        make()
+    wait()
+    started, made = time.monotonic(), 0
+    while time.monotonic() - started < seconds:
+        made += make()
+        wait()
+    return made / (time.monotonic() - started)
+
+
+def main() -> None:
+    """One line of JSON for each way."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--batch", type=int, default=512)
+    given = parser.parse_args()
+    device = torch.device(given.device)
+    pixels = np.random.default_rng(0).integers(0, 256, (given.batch, 32, 32, 3), dtype=np.uint8)
+    x = torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous().to(device)
+    views = image.cifar(32)
+    compiled = torch.compile(views)
+    pillow = [Image.fromarray(one) for one in pixels[:128]]
+    one_by_one = transforms.Compose(
+        [
+            transforms.RandomResizedCrop(32, scale=(0.2, 1.0)),
+            transforms.RandomHorizontalFlip(),
+            transforms.RandomApply([transforms.ColorJitter(0.4, 0.4, 0.4, 0.1)], p=0.8),
+            transforms.RandomGrayscale(0.2),
+            transforms.ToTensor(),
+        ]
+    )
+    ways: dict[str, Callable[[], int]] = {
+        "torchvision on Pillow, one core": lambda: len([one_by_one(one) for one in pillow]),
+        "imix": lambda: len(views(x.float() / 255)),
+        "imix, compiled": lambda: len(compiled(x.float() / 255)),
+    }
+    for way, make in ways.items():
+        print(
+            json.dumps({"way": way, "device": str(device), "views per second": round(rate(make, device))}), flush=True
+        )
+
+
+if __name__ == "__main__":
+    main()
