@@ -1,4 +1,4 @@
-"""Views of CIFAR-size images per second: imix on a batch, against torchvision's transforms on Pillow images, each apart.
+"""Views of CIFAR-size images per second: imix on a batch, against torchvision on Pillow images, one by one.
 
     python benchmarks/image_views.py                 # on the GPU where there is one
     python benchmarks/image_views.py --device cpu
