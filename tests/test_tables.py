@@ -686,6 +686,15 @@ def test_new_rows_may_have_an_empty_label_column_and_labels_of_their_own():
         imix.evaluate(run, frame.assign(target=None), "knn", label="target")
 
 
+def test_a_label_column_with_fractions_in_new_rows_can_be_left_out():
+    frame = pandas.DataFrame(people())
+    run = imix.pretrain(frame, QUICK, Reading(label="target"), progress=False)
+    new = frame.assign(target=np.arange(120) + 0.5)
+    with pytest.raises(InputError, match="use --columns target drop"):
+        imix.embed(run, new)
+    assert imix.embed(run, new, columns={"target": "drop"}).shape == (120, 2)
+
+
 def test_columns_that_the_run_has_not_seen_are_left_out_if_told(csv, tmp_path):
     imix.pretrain(csv, QUICK, Reading(label="target", columns={"name": "drop"}), out=tmp_path / "run", progress=False)
     pandas.DataFrame(people()).drop(columns="name").assign(extra=1).to_csv(tmp_path / "new.csv", index=False)

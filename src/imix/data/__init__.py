@@ -94,6 +94,8 @@ def _read(data: str | Path, reading: Reading, table: Table | None) -> Data:
 
 def _assemble(name: str, parts: Parts, reading: Reading, table: Table | None) -> Data:
     """Parts as data. Frames are tables, and so are rows (N, F) with gaps or where columns are spoken of."""
+    if reading.columns.get(reading.label or "") == "drop":
+        reading = replace(reading, label=None)
     called = {"x": "the data" if name == "given" else name, "x_test": f"{name}, test samples"}
     xs = {part: _unmasked(x) for part, x in (("x", parts.x), ("x_test", parts.x_test)) if x is not None}
     labels: list[Tensor | None] = [None] * len(xs)
