@@ -25,6 +25,9 @@ def main() -> None:
     parser.add_argument("--encoder", default="resnet18")
     parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--fraction", type=float, default=1.0)
+    parser.add_argument("--weight-decay", type=float, default=1e-4)
+    parser.add_argument("--momentum", type=float, default=0.999)
+    parser.add_argument("--symmetric", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     settings = imix.Settings(
@@ -34,6 +37,9 @@ def main() -> None:
         input_mix=given.input_mix,
         encoder=given.encoder,
         epochs=given.epochs,
+        weight_decay=given.weight_decay,
+        momentum=given.momentum,
+        symmetric=given.symmetric,
         seed=given.seed,
         knn_every=max(1, given.epochs // 10),
         checkpoint_minutes=1.0,
@@ -48,6 +54,7 @@ def main() -> None:
         "linear, paper's way": linear.details["paper_accuracy"],
         "linear on cached features": cached.accuracy,
         "knn": imix.evaluate(run, protocol="knn").accuracy,
+        "best knn on the way": max(record.get("knn", 0.0) for record in run.metrics),
         "seconds of training": round(trained - started, 1),
         "seconds of evaluation": round(time.monotonic() - trained, 1),
     }

@@ -23,7 +23,7 @@ from imix.mix import Mix
 
 WORLD, N, COLUMNS, DIM, PLACES, CLASSES = 2, 8, 10, 6, 20, 3
 SHARE = N // WORLD
-METHODS = ("npair", "simclr", "moco", "byol", "supclr", "supnpair", "supervised")
+METHODS = ("npair", "simclr", "moco", "byol", "symmetric moco", "symmetric byol", "supclr", "supnpair", "supervised")
 CASES = [(method, norm, mixed) for method in METHODS for norm in ("unnormed", "synced") for mixed in (False, True)]
 LABELS = torch.tensor([0, 1, 0, 2, 1, 0, 2, 2])
 IN_BATCH = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
@@ -79,12 +79,13 @@ def make(method: str, norm: str, mix=None) -> Method:
         nn.Linear(COLUMNS, 12), *[nn.BatchNorm1d(12)] * normed, nn.Tanh(), nn.Linear(12, 12, bias=not normed)
     )
     head = None if normed else "mlp"
+    options = {"dim": DIM, "momentum": 0.9, "head": head, "symmetric": method.startswith("symmetric")}
     if method == "supervised":
         return Supervised(encoder, mix, classes=CLASSES)
-    if method == "moco":
-        return MoCo(encoder, mix, queue=PLACES, dim=DIM, momentum=0.9, head=head)
-    if method == "byol":
-        return BYOL(encoder, mix, dim=DIM, momentum=0.9, head=head, predictor=head)
+    if method.endswith("moco"):
+        return MoCo(encoder, mix, queue=PLACES, **options)
+    if method.endswith("byol"):
+        return BYOL(encoder, mix, predictor=head, **options)
     return IN_BATCH[method](encoder, mix, dim=DIM, head=head)
 
 
@@ -200,7 +201,7 @@ def shuffle(rank: int) -> dict:
             seen: list[Tensor] = []
             learner.key_encoder.register_forward_pre_hook(lambda _, given, seen=seen: seen.append(given[0].clone()))
             torch.manual_seed(rank)
-            keys = learner.keys(views()[1][own(rank)])
+            (keys,) = learner.keys(views()[1][own(rank)])
             result[method, frozen] = {"keys": keys, "seen": seen[0]}
     learner = make("moco", "normed").double()
     seen = []
@@ -210,7 +211,7 @@ def shuffle(rank: int) -> dict:
     result["seen in evaluation"], result["seen when synced"] = seen
 
     a, b = (view[own(rank)] for view in views())
-    result["keys of fields"] = pair_learner().keys({"a": a, "b": b})
+    result["keys of fields"] = pair_learner().keys({"a": a, "b": b})[0]
 
     learner = make("moco", "normed").double()
     learner(a, b)

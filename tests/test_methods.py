@@ -440,7 +440,7 @@ def test_key_network_keeps_its_own_batch_norm_buffers(method):
 def test_keys_carry_no_gradient(method):
     learner = table_learner(method, MixUp())
     view_1, view_2 = views()
-    assert not learner.keys(view_2.requires_grad_()).requires_grad
+    assert not learner.keys(view_2.requires_grad_())[0].requires_grad
     loss_of(learner, view_1, view_2).backward()
     assert view_2.grad is None
     key_network = [p for name, p in learner.named_parameters() if name.startswith("key_")]
@@ -456,8 +456,8 @@ def test_keys_are_made_in_training_mode(method):
     _, view_2 = views()
     twin = copy.deepcopy(learner)
     in_training_mode = twin.key_head.train()(twin.key_encoder.train()(view_2))
-    assert_close(learner.keys(view_2), in_training_mode.detach(), rtol=0, atol=0)
-    assert not torch.allclose(twin.eval().keys(view_2), in_training_mode)
+    assert_close(learner.keys(view_2)[0], in_training_mode.detach(), rtol=0, atol=0)
+    assert not torch.allclose(twin.eval().keys(view_2)[0], in_training_mode)
 
 
 @pytest.mark.parametrize("method", ["npair", "simclr", "supclr", "supnpair", "supervised"])
@@ -563,7 +563,7 @@ def test_keys_enter_the_queue_in_training_mode_only():
 def test_queue_holds_normalised_keys_of_the_key_network():
     learner = table_learner("moco", MixUp())
     view_1, view_2 = views()
-    keys = copy.deepcopy(learner).keys(view_2)
+    keys = copy.deepcopy(learner).keys(view_2)[0]
     learner(view_1, view_2)
     learner.update()
     assert_close(learner.queue[:N], F.normalize(keys))
@@ -603,11 +603,51 @@ def test_moco_with_mix_is_n_plus_k_way():
     mixed, (partner, lam) = learner.mix(view_1)
     torch.manual_seed(1)
     loss = learner(view_1, view_2)
-    q, k = F.normalize(learner.head(learner.encoder(mixed))), F.normalize(learner.keys(view_2))
+    q, k = F.normalize(learner.head(learner.encoder(mixed))), F.normalize(learner.keys(view_2)[0])
     logits = q @ torch.cat([k, learner.queue]).T / TAU
     assert logits.shape == (N, N + K)
     own, partners = (F.cross_entropy(logits, at, reduction="none") for at in (torch.arange(N), partner))
     assert_close(loss, (lam * own + (1 - lam) * partners).mean())
+
+
+# Both directions.
+
+
+@pytest.mark.parametrize("mix", [None, MixUp()], ids=["none", "mixup"])
+@pytest.mark.parametrize("method", ["moco", "byol"])
+def test_symmetric_is_the_mean_of_both_directions(method, mix):
+    """Without batch statistics, which the directions would share."""
+    torch.manual_seed(0)
+    learner = make(method, nn.Linear(20, 12), mix, head="mlp", symmetric=True).double()
+    one_way = copy.deepcopy(learner)
+    one_way.symmetric = False
+    view_1, view_2 = (view.double() for view in views())
+    torch.manual_seed(1)
+    both = learner(view_1, view_2)
+    torch.manual_seed(1)
+    assert_close(both, (one_way(view_1, view_2) + one_way(view_2, view_1)) / 2)
+
+
+def test_symmetric_queue_gets_the_keys_of_both_views():
+    torch.manual_seed(0)
+    learner = make("moco", nn.Linear(20, 12), head="linear", symmetric=True)
+    view_1, view_2 = views()
+    keys = [F.normalize(learner.keys(view)[0]) for view in (view_2, view_1)]
+    learner(view_1, view_2)
+    learner.update()
+    places = torch.arange(2 * N) % K
+    assert_close(learner.queue[places[2 * N - K :]], torch.cat(keys)[2 * N - K :])
+    assert learner.cursor == 2 * N % K
+
+
+@pytest.mark.parametrize("method", ["moco", "byol"])
+def test_symmetric_encodes_both_views_in_one_pass(method):
+    rows: list[int] = []
+    learner = make(method, nn.Linear(20, 12), symmetric=True)
+    for network in (learner.encoder, learner.key_encoder):
+        network.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
+    learner(*views())
+    assert rows == [2 * N, 2 * N]
 
 
 # BYOL.
@@ -630,7 +670,7 @@ def test_byol_predicts_from_the_query_side_only(mix):
 def test_byol_is_not_symmetrised():
     learner = table_learner("byol", head="mlp").eval()
     view_1, view_2 = views()
-    p, k = learner.predictor(learner.head(learner.encoder(view_1))), learner.keys(view_2)
+    p, k = learner.predictor(learner.head(learner.encoder(view_1))), learner.keys(view_2)[0]
     assert_close(learner(view_1, view_2), 2 - 2 * F.cosine_similarity(p, k).mean())
     assert not torch.allclose(learner(view_1, view_2), learner(view_2, view_1))
 

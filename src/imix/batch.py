@@ -62,6 +62,11 @@ def as_floats(batch: Batch) -> Batch:
     return map_fields(lambda x: x.float() / 255 if x.dtype == torch.uint8 else x, batch)
 
 
+def laid_out(x: Tensor) -> Tensor:
+    """A field as networks on a GPU like it: images with their channels last."""
+    return x.contiguous(memory_format=torch.channels_last) if x.is_cuda and x.dim() == 4 else x
+
+
 def concatenate(batches: Sequence[Batch]) -> Batch:
     """Batches one after the other, as one batch."""
     return map_fields(lambda *parts: torch.cat(parts), *batches)

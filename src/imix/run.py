@@ -22,7 +22,7 @@ from imix import encoders
 from imix.data import Table
 from imix.data.standardise import Standardise
 from imix.errors import InputError
-from imix.settings import Reading
+from imix.settings import Reading, Settings
 from imix.train.checkpoint import read_lines, write_atomically
 
 
@@ -34,6 +34,11 @@ class Run:
     config: dict[str, Any]
     metrics: list[dict[str, Any]] = field(default_factory=list)
     path: Path | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """How it was trained."""
+        return Settings(**self.config["settings"])
 
     @property
     def reading(self) -> Reading:

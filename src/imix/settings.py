@@ -53,6 +53,8 @@ class Settings:
     """K, the keys moco remembers."""
     momentum: float = 0.999
     """Of the key network of moco and byol."""
+    symmetric: bool = False
+    """Both views of moco and byol anchor and give keys, at twice the cost; otherwise one direction, as in the paper."""
 
     epochs: int = 200
     """Passes over the data."""

@@ -2,8 +2,9 @@
 
 from typing import Literal
 
+import torch.nn.functional as F
 import torchvision
-from torch import nn
+from torch import Tensor, nn
 
 from imix.errors import InputError
 
@@ -24,10 +25,23 @@ def resnet(depth: int, channels: int = 3, stem: Literal["small", "standard"] = "
         raise InputError(f"unknown stem {stem!r}; choose small or standard")
     model = getattr(torchvision.models, f"resnet{depth}")()
     kernel, stride, padding = (3, 1, 1) if stem == "small" else (7, 2, 3)
-    model.conv1 = nn.Conv2d(channels, 64, kernel, stride, padding, bias=False)
+    model.conv1 = Stem(channels, 64, kernel, stride, padding, bias=False)
     nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
     if stem == "small":
         model.maxpool = nn.Identity()
     model.width = model.fc.in_features
     model.fc = nn.Identity()
     return model
+
+
+class Stem(nn.Conv2d):
+    """A convolution of few channels; on a GPU it gets zeros beside them, since tensor cores take eight at a time."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """As a convolution."""
+        missing = -self.in_channels % 8
+        if not (input.is_cuda and missing):
+            return super().forward(input)
+        return self._conv_forward(
+            F.pad(input, (0, 0, 0, 0, 0, missing)), F.pad(self.weight, (0, 0, 0, 0, 0, missing)), self.bias
+        )

@@ -19,7 +19,7 @@ from imix.evaluation.linear import Linear, linear
 from imix.evaluation.pinv import PInv, pinv
 from imix.evaluation.vectors import embed, load_for
 from imix.run import Run
-from imix.train.loop import pick_device
+from imix.train.loop import pick_device, uses_bf16
 
 __all__ = ["KNN", "Linear", "PInv", "Result", "embed", "evaluate"]
 
@@ -82,8 +82,9 @@ def evaluate(
     classes = dataset.train.classes
     with frozen(encoder):
         assert dataset.test is not None
-        train = Encoded(encoder, dataset.train, where, _views(dataset, protocol) if augment else None)
-        held_out = Encoded(encoder, dataset.test, where)
+        bf16 = augment and uses_bf16(run.settings, where)  # a hundred passes; one pass can be exact
+        train = Encoded(encoder, dataset.train, where, _views(dataset, protocol) if augment else None, bf16)
+        held_out = Encoded(encoder, dataset.test, where, bf16=bf16)
         if protocol == "linear":
             found = linear(train, held_out, classes, Linear(seed=seed))
             details = asdict(found)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from imix.augment import Augment
-from imix.batch import as_floats, map_fields
+from imix.batch import as_floats, laid_out, map_fields
 from imix.data import Source
 from imix.methods import evaluating
 
@@ -17,15 +17,23 @@ CHUNK = 1024  # samples encoded at a time
 class Encoded:
     """A source as a frozen encoder sees it: iterate for (features (n, F), labels (n,) or None) in order.
 
-    With `views`, of a view that is made anew each time.
+    With `views`, of a view that is made anew each time; with `bf16`, in the precision of training on a GPU.
     """
 
-    def __init__(self, encoder: nn.Module, source: Source, device: torch.device, views: Augment | None = None) -> None:
-        self.encoder, self.source, self.device, self.views = encoder, source, device, views
+    def __init__(
+        self,
+        encoder: nn.Module,
+        source: Source,
+        device: torch.device,
+        views: Augment | None = None,
+        bf16: bool = False,
+    ) -> None:
+        self.encoder, self.source, self.device = encoder, source, device
+        self.views, self.bf16 = views, bf16
 
     def without_views(self) -> "Encoded":
         """The samples as they are."""
-        return Encoded(self.encoder, self.source, self.device)
+        return Encoded(self.encoder, self.source, self.device, bf16=self.bf16)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -35,8 +43,10 @@ class Encoded:
         with torch.no_grad(), evaluating(self.encoder):
             for batch, labels in self.source.batches(rows):
                 x = as_floats(map_fields(lambda x: x.to(self.device), batch))
-                features = self.encoder(x if self.views is None else self.views(x))
-                yield features, None if labels is None else labels.to(self.device)
+                x = map_fields(laid_out, x if self.views is None else self.views(x))
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+                    features = self.encoder(x)
+                yield features.float() if self.bf16 else features, None if labels is None else labels.to(self.device)
 
     def features(self) -> Tensor:
         """All features, (N, F)."""

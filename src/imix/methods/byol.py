@@ -1,5 +1,6 @@
 """BYOL: no negatives; a predictor guesses the momentum encoder's key."""
 
+import torch
 from torch import Tensor, nn
 
 from imix import losses
@@ -10,7 +11,7 @@ from imix.mix import MixOperator
 
 
 class BYOL(Momentum):
-    """BYOL, one direction, as in the paper; with `mix`, i-Mix on it.
+    """BYOL; with `mix`, i-Mix on it.
 
     The predictor has the encoder's width inside (2048 in the paper's experiments) and by default no final BN.
 
@@ -29,13 +30,16 @@ class BYOL(Momentum):
         predictor: str | None = None,
         dim: int = 128,
         width: int | None = None,
+        symmetric: bool = False,
     ) -> None:
-        super().__init__(encoder, mix, momentum=momentum, head=head, dim=dim, width=width)
+        super().__init__(encoder, mix, momentum=momentum, head=head, dim=dim, width=width, symmetric=symmetric)
         self.predictor = make_head(predictor or self.default_head, dim, self.width, dim)
 
     def forward(self, view_1: Batch, view_2: Batch) -> Tensor:
         """The loss of two views of a batch."""
-        self.check(view_1, view_2)
-        anchors, mix = self.mix(view_1)
-        (q,) = self.project(anchors)
-        return losses.byol(self.predictor(q), self.keys(view_2), mix)
+        return torch.stack([losses.byol(p, k, mix) for p, k, mix in self.pairs(view_1, view_2)]).mean()
+
+    def project(self, *batches: Batch) -> tuple[Tensor, ...]:
+        """The predictor's guesses for each batch, (N, dim), in one pass."""
+        z = super().project(*batches)
+        return self.predictor(torch.cat(z)).split([len(part) for part in z])

@@ -36,8 +36,9 @@ class MoCo(Momentum):
         head: str | None = None,
         dim: int = 128,
         width: int | None = None,
+        symmetric: bool = False,
     ) -> None:
-        super().__init__(encoder, mix, momentum=momentum, head=head, dim=dim, width=width)
+        super().__init__(encoder, mix, momentum=momentum, head=head, dim=dim, width=width, symmetric=symmetric)
         if queue < 1:
             raise InputError(f"MoCo's queue must hold at least 1 key; got queue={queue}")
         self.temperature = temperature
@@ -47,14 +48,14 @@ class MoCo(Momentum):
 
     def forward(self, view_1: Batch, view_2: Batch) -> Tensor:
         """The loss of two views of a batch; its keys wait for `update()` to enter the queue."""
-        self.check(view_1, view_2)
-        anchors, mix = self.mix(view_1)
-        (q,) = self.project(anchors)
-        own = self.keys(view_2)
-        keys = all_ranks(own)
-        if self.training:
-            self.waiting.append(keys)
-        return losses.moco(q, keys, self.queue, mix, temperature=self.temperature, offset=own_offset(len(own)))
+        found = []
+        for q, own, mix in self.pairs(view_1, view_2):
+            keys = all_ranks(own)
+            if self.training:
+                self.waiting.append(keys)
+            offset = own_offset(len(own))
+            found.append(losses.moco(q, keys, self.queue, mix, temperature=self.temperature, offset=offset))
+        return torch.stack(found).mean()
 
     def update(self) -> None:
         """Move the key network and let the waiting keys, of all ranks, replace the oldest ones."""

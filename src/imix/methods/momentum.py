@@ -1,15 +1,16 @@
 """The second network of MoCo and BYOL: a moving average of the first, which gives the keys."""
 
 import copy
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 
 from imix import distributed
-from imix.batch import Batch, fields, map_fields, size
+from imix.batch import Batch, concatenate, fields, map_fields, size
 from imix.distributed import SyncBatchNorm, all_ranks
 from imix.methods.method import Projected
-from imix.mix import MixOperator
+from imix.mix import Mix, MixOperator
 
 
 class Momentum(Projected):
@@ -18,6 +19,8 @@ class Momentum(Projected):
     Only parameters are averaged. Batch-normalisation buffers of the key network are its own: it runs in training mode
     and gathers its own statistics (so did the authors'). Keys carry no gradient. Where there are several ranks and
     batch normalisation is not synced, keys are made from samples shuffled over ranks (shuffle-BN).
+
+    View 1 anchors and view 2 gives the keys, as in the paper; with `symmetric` each view does both, at twice the cost.
     """
 
     default_head = "mlpbn1"
@@ -31,21 +34,32 @@ class Momentum(Projected):
         head: str | None = None,
         dim: int = 128,
         width: int | None = None,
+        symmetric: bool = False,
     ) -> None:
         super().__init__(encoder, mix, head=head, dim=dim, width=width)
-        self.momentum = momentum
+        self.momentum, self.symmetric = momentum, symmetric
         self.key_encoder = copy.deepcopy(self.encoder).requires_grad_(False)
         self.key_head = copy.deepcopy(self.head).requires_grad_(False)
 
+    def pairs(self, view_1: Batch, view_2: Batch) -> Iterator[tuple[Tensor, Tensor, Mix | None]]:
+        """Anchors, the keys they belong to, and the anchors' virtual labels: for one direction or both."""
+        self.check(view_1, view_2)
+        directions = [(view_1, view_2), (view_2, view_1)] if self.symmetric else [(view_1, view_2)]
+        mixed = [self.mix(anchors) for anchors, _ in directions]
+        q = self.project(*(anchors for anchors, _ in mixed))
+        k = self.keys(*(keys for _, keys in directions))
+        return zip(q, k, (mix for _, mix in mixed), strict=True)
+
     @torch.no_grad()
-    def keys(self, view: Batch) -> Tensor:
-        """Keys of a view, (N, dim)."""
+    def keys(self, *views: Batch) -> tuple[Tensor, ...]:
+        """Keys of each view, (N, dim), in one pass."""
+        batch, sizes = concatenate(views), [size(view) for view in views]
         if not self._shuffles():
-            return self.key_head(self.key_encoder(view))
-        order, back = distributed.shuffled(size(view), fields(view)[0].device)
-        view = distributed.rows_of_this_rank(map_fields(all_ranks, view), order)
-        shuffled = all_ranks(self.key_head(self.key_encoder(view)))
-        return distributed.rows_of_this_rank(shuffled, back)
+            return self.key_head(self.key_encoder(batch)).split(sizes)
+        order, back = distributed.shuffled(size(batch), fields(batch)[0].device)
+        batch = distributed.rows_of_this_rank(map_fields(all_ranks, batch), order)
+        shuffled = all_ranks(self.key_head(self.key_encoder(batch)))
+        return distributed.rows_of_this_rank(shuffled, back).split(sizes)
 
     @torch.no_grad()
     def update(self) -> None:

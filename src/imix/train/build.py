@@ -78,9 +78,18 @@ def make_method(settings: Settings, encoder: nn.Module, width: int, classes: int
             head=head,
             dim=dim,
             width=width,
+            symmetric=settings.symmetric,
         )
     if settings.method == "byol":
-        # The paper's predictor ends as its projection head does.
-        return BYOL(encoder, mix, momentum=settings.momentum, head=head, predictor=head, dim=dim, width=width)
+        return BYOL(
+            encoder,
+            mix,
+            momentum=settings.momentum,
+            head=head,
+            predictor=head,  # the paper's ends as its projection head does
+            dim=dim,
+            width=width,
+            symmetric=settings.symmetric,
+        )
     method = SOFTMAX[settings.method]
     return method(encoder, mix, temperature=settings.temperature, head=head, dim=dim, width=width)

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from imix import distributed
 from imix.augment import Augment
-from imix.batch import Batch, as_floats, concatenate, fields, map_fields, size
+from imix.batch import Batch, as_floats, concatenate, fields, laid_out, map_fields, size
 from imix.data import Source
 from imix.errors import InputError, Interrupted
 from imix.methods import Method
@@ -56,6 +56,7 @@ class Objective(nn.Module):
             if self.input_mix is not None:
                 n, mixed = size(batch), self.input_mix(concatenate(views))
                 views = [map_fields(lambda x, at=at: x[at : at + n], mixed) for at in range(0, n * len(views), n)]
+            views = [map_fields(laid_out, view) for view in views]
         return self.learner(*views, labels) if self.learner.supervised else self.learner(*views)
 
 
@@ -80,7 +81,7 @@ def train(
     share = batch_size // world
     steps = len(source) // batch_size
 
-    learner.to(device).train()
+    channels_last(learner.to(device)).train()
     if world > 1 and settings.sync_bn:
         distributed.SyncBatchNorm.convert(learner)
     epoch, step, losses = 0, 0, list[Tensor]()
@@ -125,13 +126,18 @@ def train(
 
     saved = last_record = time.monotonic()
     steps_since = 0
-    with own_randomness(device), compiling, _stop_asked(checkpoint_path is not None) as stop_asked:
+    with (
+        own_randomness(device),
+        compiling,
+        fastest_algorithms(),
+        _stop_asked(checkpoint_path is not None) as stop_asked,
+    ):
         while epoch < settings.epochs:
             order = epoch_order(settings.seed, epoch, len(source))
             own = order[: steps * batch_size].view(steps, world, share)[step:, rank]
             for batch, labels in source.batches(own):
                 lr = learning_rate(settings, batch_size, epoch, step, steps)
-                batch = map_fields(lambda x: on_device(x, device), batch)
+                batch = map_fields(lambda x: x.to(device, non_blocking=True), batch)
                 labels = labels.to(device) if labels is not None and learner.supervised else None
                 losses.append(take_step(batch, labels, lr, (settings.seed, epoch, step, rank)))
                 step, steps_since = step + 1, steps_since + 1
@@ -233,10 +239,22 @@ def records(settings: Settings, device: torch.device, ours: bool) -> bool:
     return ours if settings.cuda_graph is None else settings.cuda_graph
 
 
-def on_device(x: Tensor, device: torch.device) -> Tensor:
-    """A field on the device; images on a GPU have their channels last."""
-    x = x.to(device, non_blocking=True)
-    return x.contiguous(memory_format=torch.channels_last) if x.is_cuda and x.dim() == 4 else x
+def channels_last(network: nn.Module) -> nn.Module:
+    """The network with the weights of its convolutions laid out as `laid_out` does their inputs."""
+    for parameter in network.parameters():
+        parameter.data = laid_out(parameter.data)
+    return network
+
+
+@contextmanager
+def fastest_algorithms() -> Iterator[None]:
+    """Let cuDNN try its algorithms in the first steps and keep the fastest, unless it was told to be deterministic."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = not torch.backends.cudnn.deterministic
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 @contextmanager
