@@ -14,6 +14,7 @@ from PIL import Image
 import imix
 from imix import InputError, Reading, Settings
 from imix.data import load, pictures
+from imix.data.folder import decoded
 from imix.data.pictures import Pictures, decode, find_pictures
 
 QUICK = Settings(epochs=2, batch_size=4, device="cpu", encoder="small")
@@ -218,7 +219,7 @@ def test_a_file_name_that_is_no_text_is_written_as_far_as_it_goes(animals, tmp_p
 
 
 def test_decoding_can_be_left_at_any_time(animals):
-    images = pictures._decoded(find_pictures(animals) * 50, 16)
+    images = decoded(find_pictures(animals) * 50, lambda path: decode(path, 16))
     next(images)
     images.close()
     assert not [thread for thread in threading.enumerate() if "ThreadPool" in thread.name and thread.is_alive()]

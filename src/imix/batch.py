@@ -13,6 +13,7 @@ from torch import Tensor
 from imix.errors import InputError
 
 type_of_batch = "a tensor, or a tuple, list or dict of tensors"
+WHOLE = {torch.uint8: 255, torch.int16: 32768}  # what stands for 1
 Batch = Any  # Tensor | tuple[Batch, ...] | list[Batch] | dict[str, Batch]
 
 
@@ -58,8 +59,8 @@ def same_size(*batches: Batch) -> int:
 
 
 def as_floats(batch: Batch) -> Batch:
-    """Bytes as floats in 0..1; everything else as it is."""
-    return map_fields(lambda x: x.float() / 255 if x.dtype == torch.uint8 else x, batch)
+    """Bytes as floats in 0..1, the 16 bits of sounds in -1..1; everything else as it is."""
+    return map_fields(lambda x: x.float() / WHOLE[x.dtype] if x.dtype in WHOLE else x, batch)
 
 
 def laid_out(x: Tensor) -> Tensor:

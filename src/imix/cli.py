@@ -33,8 +33,9 @@ def pretrain(
     """Learn an encoder from data; labels are not needed.
 
     Args:
-        data: A name (digits, cifar10, cifar100, imagenet, imagenet100, covtype, higgs100k, higgs1m), a table (.csv,
-            .parquet), a folder of images, or arrays (.npy: samples; .npz: x, and y, x_test, y_test if you like).
+        data: A name (digits, cifar10, cifar100, imagenet, imagenet100, speech_commands, covtype, higgs100k, higgs1m), a
+            table (.csv, .parquet), a folder of images or of sounds, or arrays (.npy: samples; .npz: x, and y, x_test,
+            y_test if you like).
         settings: How to train.
         reading: How to read the data.
         out: Folder for the run.

@@ -20,6 +20,7 @@ from torch import nn
 
 from imix import encoders
 from imix.data import Table
+from imix.data.mel import Clip, LogMel
 from imix.data.standardise import Standardise
 from imix.errors import InputError
 from imix.settings import Reading, Settings
@@ -80,13 +81,17 @@ def clear(path: Path) -> None:
 
 
 def assemble(architecture: dict[str, Any], encoder: nn.Module | None = None) -> nn.Sequential:
-    """What a run makes: standardisation (or nothing) and the encoder, by name or as given."""
+    """What a run makes: standardisation, mel pictures of sounds, or nothing; and the encoder, by name or as given."""
     shape = architecture["shape"]
+    clip = Clip(**architecture["clip"]) if architecture.get("clip") else None
     if encoder is None:
         if shape is None:
             raise InputError("samples with several fields need an encoder of your own; give encoder=...")
-        encoder = encoders.build(architecture["encoder"], shape, architecture["groups"])
-    first = Standardise(shape[0]) if architecture["standardise"] and shape else nn.Identity()
+        encoder = encoders.build(architecture["encoder"], clip.shape if clip else shape, architecture["groups"])
+    if clip is not None:
+        first: nn.Module = LogMel(clip)
+    else:
+        first = Standardise(shape[0]) if architecture["standardise"] and shape else nn.Identity()
     return nn.Sequential(OrderedDict(standardise=first, encoder=encoder))
 
 

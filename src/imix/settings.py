@@ -29,9 +29,12 @@ class Settings:
     """lam <- max(lam, 1 - lam)."""
     input_mix: int = 0
     """How many auxiliary samples InputMix blends into each view; 0 for no InputMix."""
-    augment: Literal["cifar", "imagenet", "none"] | None = None
-    """Views of colour images: the paper's for small images (crop, flip, colour jitter, greyscale), those and blur, or
-    none; by default cifar for CIFAR and folders of images up to 64 pixels, imagenet for folders of larger ones."""
+    augment: Literal["cifar", "imagenet", "speech", "none"] | None = None
+    """Views of colour images: the paper's for small ones (crop, flip, colour jitter, greyscale), or those and blur;
+    views of sounds: speech (amplitude, speed, stretch, shift, noise); or none. By default cifar for CIFAR and folders
+    of images up to 64 pixels, imagenet for folders of larger ones, speech for sounds."""
+    mix_waveforms: bool = False
+    """Mix sounds as waveforms, before they become mel pictures; otherwise the pictures are mixed, as in the paper."""
     masking: float | None = None
     """Each cell of each view is set to 0 with this probability, a category as a whole; by default 0.2 for rows of a
     table or array, as in the paper's tabular experiments, and 0 for anything else."""
@@ -136,9 +139,16 @@ class Reading:
     """Share of the training samples to take, of each class alike where there are labels."""
     image_size: int | None = None
     """Side to which images of a folder are brought; by default their own if all are alike, or 32, 64, 128 or 224."""
+    seconds: float | None = None
+    """Length to which sounds are brought, by taking the middle or adding silence; by default what nine of ten do not
+    exceed, at most 10."""
+    rate: int = 16_000
+    """Samples per second to which sounds are brought."""
+    mels: int = 32
+    """Mel bands in which sounds are seen."""
     standardise: Literal["train", "all", "none"] = "train"
     """Bring each channel (each numeric column of a table) to mean 0 and deviation 1 over the training samples; over
-    training and test samples, as the paper's tabular experiments did; or not at all."""
+    training and test samples, as the paper's tabular experiments did; or not at all. Sounds never are."""
     data_dir: str | None = None
     """Folder with the files of a named data set."""
 
@@ -149,8 +159,9 @@ class Reading:
         object.__setattr__(self, "columns", {str(name): kind for name, kind in (self.columns or {}).items()})
         if not 0 < self.fraction <= 1:
             raise InputError(f"fraction must be above 0 and at most 1; got {self.fraction}")
-        if self.image_size is not None and self.image_size < 1:
-            raise InputError(f"image_size must be above 0; got {self.image_size}")
+        for name in ("image_size", "seconds", "rate", "mels"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise InputError(f"{name} must be above 0; got {getattr(self, name)}")
         for name, kind in self.columns.items():
             if kind not in KINDS:
                 raise InputError(f"unknown kind {kind!r} of column {name!r}; choose from {', '.join(KINDS)}")

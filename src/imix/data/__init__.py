@@ -12,10 +12,15 @@ from imix.data.arrays import Parts, class_numbers, read_npy, read_npz, samples
 from imix.data.cifar import cifar10, cifar100
 from imix.data.csv_file import SUFFIXES
 from imix.data.digits import digits
+from imix.data.folder import find_files
 from imix.data.frame import as_frame, has_gaps, is_frame
 from imix.data.imagenet import imagenet, imagenet100
+from imix.data.pictures import SUFFIXES as PICTURES
 from imix.data.pictures import read_pictures
+from imix.data.sounds import NOISE, read_sounds
+from imix.data.sounds import SUFFIXES as SOUNDS
 from imix.data.source import Data, Source, Tensors, take_fraction
+from imix.data.speech_commands import speech_commands, speech_commands_v2
 from imix.data.table import Table
 from imix.data.tabular import encode_frames, encode_labels, read_frames
 from imix.data.uci import covtype, higgs1m, higgs100k
@@ -32,7 +37,12 @@ NAMED = {
     "higgs100k": higgs100k,
     "higgs1m": higgs1m,
 }
-FOLDERS = {"imagenet": imagenet, "imagenet100": imagenet100}
+FOLDERS = {
+    "imagenet": imagenet,
+    "imagenet100": imagenet100,
+    "speech_commands": speech_commands,
+    "speech_commands_v0.02": speech_commands_v2,
+}
 ARRAYS = {".npy": read_npy, ".npz": read_npz}
 TABLES = (".parquet", *SUFFIXES)
 TEST_PLACE = "test samples in a place of their own belong to a .csv or .parquet file, or to a folder"
@@ -69,7 +79,8 @@ def _read(data: str | Path, reading: Reading, table: Table | None) -> Data:
     """Data by its name or path."""
     name, path = str(data), Path(data).absolute()
     known = (
-        f"known names: {', '.join([*NAMED, *FOLDERS])}; files: {', '.join(ARRAYS)}, .csv, .parquet; folders of images"
+        f"known names: {', '.join([*NAMED, *FOLDERS])}; files: {', '.join(ARRAYS)}, .csv, .parquet; "
+        "folders of images or sounds"
     )
     tabular = path.name.lower().endswith(TABLES)
     if reading.test and (name in NAMED or name in FOLDERS or not (tabular or path.is_dir())):
@@ -83,13 +94,27 @@ def _read(data: str | Path, reading: Reading, table: Table | None) -> Data:
         if not place.exists():
             raise InputError(f"no data set or file {str(data if place is path else place)!r} ({known})")
     if path.is_dir():
-        return read_pictures(path, reading)
+        return _read_folder(path, reading)
     if tabular:
         train, *test = read_frames(path, reading, table)
         return _assemble(str(path), Parts(train, x_test=test[0] if test else None), reading, table)
     if path.suffix not in ARRAYS:
         raise InputError(f"cannot read {name!r} as data ({known})")
     return _assemble(str(path), ARRAYS[path.suffix](path), reading, table)
+
+
+def _read_folder(folder: Path, reading: Reading) -> Data:
+    """A folder of images or of sounds."""
+    pictures, sounds = find_files(folder, PICTURES), find_files(folder, SOUNDS, leave=NOISE)
+    if pictures and sounds:
+        raise InputError(
+            f"{str(folder)!r} holds {len(pictures)} images and {len(sounds)} sounds; give a folder of one kind"
+        )
+    if not pictures and not sounds:
+        raise InputError(
+            f"there are no images ({', '.join(PICTURES)}) and no sounds ({', '.join(SOUNDS)}) in {str(folder)!r}"
+        )
+    return read_sounds(folder, reading) if sounds else read_pictures(folder, reading)
 
 
 def _assemble(name: str, parts: Parts, reading: Reading, table: Table | None) -> Data:

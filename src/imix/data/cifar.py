@@ -6,6 +6,7 @@ import numpy as np
 import torchvision
 
 from imix.data.arrays import Parts, read_npz
+from imix.data.folder import CACHE
 from imix.errors import InputError, first_line
 from imix.settings import Reading
 
@@ -14,7 +15,6 @@ TRAIN = {
     "cifar10": ("cifar-10-batches-bin", [f"data_batch_{number}.bin" for number in range(1, 6)], "test_batch.bin", 1),
     "cifar100": ("cifar-100-binary", ["train.bin"], "test.bin", 2),
 }
-CACHE = Path.home() / ".cache" / "imix"
 
 
 def cifar10(reading: Reading) -> Parts:

@@ -1,14 +1,8 @@
-"""Folders of images: any format, mode and size that Pillow reads, brought to one size, in memory or streamed.
+"""Folders of images: any format, mode and size that Pillow reads, brought to one size, in memory or streamed."""
 
-Images are decoded by threads. What cannot be decoded is named, counted and left out; more than a few stop the run.
-"""
-
-import os
 import sys
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import tee
 from pathlib import Path
@@ -18,7 +12,7 @@ import torch
 from torch import Tensor
 
 from imix.batch import Batch
-from imix.data.arrays import class_numbers
+from imix.data.folder import check_few, decode_all, decoded, find_files, read_files
 from imix.data.source import Data, Source, Tensors
 from imix.encoders.resnet import SMALL_SIDE
 from imix.errors import InputError, first_line
@@ -26,8 +20,6 @@ from imix.settings import Reading
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 IN_MEMORY = 8 << 30  # bytes of decoded images up to which they are all held
-FEW = 0.01  # the share of files that may be broken, or five files if that is more
-AHEAD = 2048  # images that are decoded ahead
 LARGEST = 200_000_000  # pixels of an image
 SIZES = (32, 64, 128, 224)  # sides that images of different sizes are brought to
 
@@ -55,7 +47,8 @@ class Pictures(Source):
     def batches(self, rows: Iterable[Tensor]) -> Iterator[tuple[Batch, Tensor | None]]:
         """Decoded images and labels."""
         asked, decoded_for = tee(row.cpu() for row in rows)
-        images = _decoded((self.paths[i] for row in decoded_for for i in row.tolist()), self.size)
+        paths = (self.paths[i] for row in decoded_for for i in row.tolist())
+        images = decoded(paths, lambda path: decode(path, self.size))
         last = np.zeros(self.shape, np.uint8)
         for row in asked:
             batch = np.empty((len(row), *self.shape), np.uint8)
@@ -75,7 +68,7 @@ class Pictures(Source):
         if path not in self.broken:
             self.broken.add(path)
             print(f"{path} cannot be decoded: {first_line(error)}", file=sys.stderr)
-        _check_few(self.broken, len(self), path)
+        check_few(self.broken, len(self), path, "images")
 
     def to(self, device: torch.device) -> "Pictures":
         """The same files, with batches on that device."""
@@ -92,49 +85,18 @@ def read_pictures(folder: Path, reading: Reading, wanted: Sequence[str] | None =
 
     `reading.test` is such a folder too.
     """
-    if reading.test is not None:
-        _check_apart(folder, Path(reading.test))
-    paths = find_pictures(folder, wanted)
-    size = reading.image_size or _common_size(paths)
+    size = reading.image_size or _common_size(find_pictures(folder, wanted))
     reading = replace(reading, image_size=size)  # images that come later are brought to the same
-    train, names = _source(paths, size)
-    classes = _classes(folder, names)
-    if classes is None:
-        known = None
-    else:
-        train.labels, known = class_numbers(classes, len(names), str(folder))
-    views = "cifar" if size <= SMALL_SIDE else "imagenet"
-    test: Source | None = None
-    test_names: list[Path] = []
-    if reading.test is not None:
-        test, test_names = _source(find_pictures(Path(reading.test), wanted), size)
-        test_classes = _classes(Path(reading.test), test_names)
-        if known is not None and test_classes is not None:
-            test.labels, _ = class_numbers(test_classes, len(test_names), reading.test, known)
-    class_names = [] if known is None else [str(name) for name in known]
-    files = [str(name) for name in (*names, *test_names)]
-    return Data(str(folder), train, test, class_names, reading, names=files, augment=views)
+    data = read_files(folder, reading, lambda place: find_pictures(place, wanted), lambda paths: _source(paths, size))
+    return replace(data, augment="cifar" if size <= SMALL_SIDE else "imagenet")
 
 
 def find_pictures(folder: Path, wanted: Sequence[str] | None = None) -> list[Path]:
     """All images below a folder, or below the `wanted` ones in it, in order; what is hidden does not count."""
-    found: list[Path] = []
-    seen: set[str] = set()
-
-    def complain(error: OSError) -> None:
-        raise InputError(f"cannot read {error.filename!r}: {error.strerror}") from error
-
-    for root in [folder] if wanted is None else [folder / name for name in wanted]:
-        for place, folders, names in os.walk(root, onerror=complain, followlinks=True):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            if (real := os.path.realpath(place)) in seen:  # links that go in circles
-                folders.clear()
-                continue
-            seen.add(real)
-            found += [Path(place) / name for name in names if _is_picture(name) and (Path(place) / name).is_file()]
+    found = find_files(folder, SUFFIXES, wanted)
     if not found:
         raise InputError(f"there are no images ({', '.join(SUFFIXES)}) in {str(folder)!r}")
-    return sorted(found)
+    return found
 
 
 def decode(path: Path, size: int) -> np.ndarray:
@@ -163,64 +125,13 @@ def _to_bytes(values: np.ndarray, mode: str) -> np.ndarray:
     return ((values - low) / max(high - low, 1e-6) * 255).astype(np.uint8)
 
 
-def _decoded(paths: Iterable[Path], size: int) -> Iterator[tuple[Path, np.ndarray | Exception]]:
-    """Each image, or why it cannot be decoded, in order, with some being decoded ahead."""
-
-    def attempt(path: Path) -> np.ndarray | Exception:
-        try:
-            return decode(path, size)
-        except Exception as error:  # a broken file fails in many ways, all of them the file's fault
-            return error
-
-    waiting: deque[tuple[Path, Future[np.ndarray | Exception]]] = deque()
-    pool = ThreadPoolExecutor(_threads())
-    try:
-        for path in paths:
-            waiting.append((path, pool.submit(attempt, path)))
-            if len(waiting) > AHEAD:
-                first, image = waiting.popleft()
-                yield first, image.result()
-        for path, image in waiting:
-            yield path, image.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _source(paths: Sequence[Path], size: int) -> tuple[Source, list[Path]]:
+def _source(paths: list[Path], size: int) -> tuple[Source, list[Path]]:
     """All images in memory if they fit, with those that are broken left out, or the files to stream."""
     if len(paths) * 3 * size * size > IN_MEMORY:
-        return Pictures(paths, None, size, torch.device("cpu")), list(paths)
+        return Pictures(paths, None, size, torch.device("cpu")), paths
     images = np.empty((len(paths), 3, size, size), np.uint8)
-    good: list[Path] = []
-    broken: set[Path] = set()
-    told = time.monotonic()
-    for path, image in _decoded(paths, size):
-        if isinstance(image, Exception):
-            broken.add(path)
-            print(f"left out {path}: {first_line(image)}", file=sys.stderr)
-            _check_few(broken, len(paths), path)
-        else:
-            images[len(good)] = image
-            good.append(path)
-        if time.monotonic() - told > 10:
-            print(f"decoding: {len(good):,} of {len(paths):,} images", file=sys.stderr, flush=True)
-            told = time.monotonic()
-    if not good:
-        raise InputError(f"none of the {len(paths)} images can be decoded; the first is {paths[0]}")
-    if broken:
-        print(f"{len(broken)} of {len(paths)} images were left out", file=sys.stderr)
+    good = decode_all(paths, lambda path: decode(path, size), images, "images")
     return Tensors(torch.from_numpy(images[: len(good)])), good
-
-
-def _check_few(broken: set[Path], total: int, last: Path) -> None:
-    if len(broken) > max(5, FEW * total):
-        raise InputError(f"{len(broken)} images cannot be decoded; the last is {last}")
-
-
-def _check_apart(train: Path, test: Path) -> None:
-    one, other = train.resolve(), test.resolve()
-    if one == other or one in other.parents or other in one.parents:
-        raise InputError(f"training images in {str(train)!r} and test images in {str(test)!r} must lie apart")
 
 
 def _common_size(paths: Sequence[Path]) -> int:
@@ -240,20 +151,3 @@ def _common_size(paths: Sequence[Path]) -> int:
         return max(sides)
     median = sorted(sides.elements())[sides.total() // 2] if sides else SIZES[0]
     return max([side for side in SIZES if side <= median], default=SIZES[0])
-
-
-def _classes(folder: Path, names: Sequence[Path]) -> list[str] | None:
-    """The first subfolder of each image, or None where some have none."""
-    parts = [name.relative_to(folder).parts for name in names]
-    loose = [part[0] for part in parts if len(part) == 1]
-    if loose and len(loose) < len(parts):
-        print(f"{folder}: no labels, since {loose[0]!r} and {len(loose) - 1} more are in no subfolder", file=sys.stderr)
-    return None if loose else [part[0] for part in parts]
-
-
-def _is_picture(name: str) -> bool:
-    return name.lower().endswith(SUFFIXES) and not name.startswith(".")
-
-
-def _threads() -> int:
-    return min(32, os.cpu_count() or 1)

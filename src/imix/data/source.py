@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from imix.batch import Batch, fields, map_fields, size
+from imix.data.mel import Clip
 from imix.data.table import Table
 from imix.errors import InputError
 from imix.settings import Reading
@@ -96,7 +97,8 @@ class Data:
     """A data set: training samples, test samples if it has them, and what its classes are called if that is known.
 
     `reading` is how it was read, `table` how the columns of a table became numbers, `names` what samples that are files
-    are called, training samples before test samples, and `augment` how views are made unless settings say it.
+    are called, training samples before test samples, and `augment` how views are made unless settings say it. `clip` is
+    what sounds have in common, `noise` what their views may be mixed with.
     """
 
     name: str
@@ -107,6 +109,8 @@ class Data:
     table: Table | None = None
     names: Sequence[str] = ()
     augment: str = "none"
+    clip: Clip | None = None
+    noise: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.test is not None and self.test.shape != self.train.shape:

@@ -2,8 +2,10 @@
 
 from torch import nn
 
-from imix.augment import Augment, Masking, Resampling, image, no_augment
+from imix.augment import Augment, Masking, Resampling, followed_by, image, no_augment
+from imix.augment.speech import SpeechViews
 from imix.data import Data
+from imix.data.mel import LogMel, Reals
 from imix.errors import InputError
 from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
 from imix.mix import CutMix, MixOperator, MixUp
@@ -22,8 +24,30 @@ def make_mix(settings: Settings) -> MixOperator | None:
     return operators[settings.mix](settings.alpha, settings.per_sample, settings.fold)
 
 
+def make_views(settings: Settings, data: Data, front: nn.Module, given: Augment | None = None) -> Augment:
+    """From a batch to a view of it, as the method sees it: by the augmentation that is given, or else the settings'.
+
+    Sounds become mel pictures by the way, or spectra where waveforms are mixed; images are standardised after, rows
+    were before.
+    """
+    name = settings.augment or data.augment
+    if data.clip is None:
+        if settings.mix_waveforms or name == "speech":
+            raise InputError(f"augment='speech' and mix_waveforms are for sounds; {data.name} has none")
+        augment = given or make_augment(settings, data)
+        return followed_by(augment, front) if len(data.train.shape or ()) == 3 else augment
+    if settings.mix_waveforms and settings.mix == "cutmix":
+        raise InputError("mix_waveforms blends sounds; cutmix cuts their pictures: choose one")
+    assert isinstance(front, LogMel)
+    spectrum, mel = front
+    then = Reals() if settings.mix_waveforms else mel
+    if given is None and name == "speech":
+        return SpeechViews(data.clip, data.noise, then)
+    return followed_by(given or make_augment(settings, data), nn.Sequential(spectrum, then))
+
+
 def make_augment(settings: Settings, data: Data) -> Augment:
-    """How a view is made."""
+    """How a view of images or rows is made."""
     cells, masking = _cells(settings, data), settings.masking
     if masking is None:
         masking = MASKING if len(data.train.shape or ()) == 1 else 0.0

@@ -101,6 +101,7 @@ def train(
     compiling: AbstractContextManager[None] = nullcontext()
     if compiles(settings, device, steps):
         objective.compile()
+        warnings.filterwarnings("ignore", "Torchinductor does not support code generation for complex")
         # Unasked it may only ever help: where it fails, the step runs as it is.
         compiling = torch._dynamo.config.patch(suppress_errors=settings.compile is None)
     kind = RecordedStep if recorded else Step

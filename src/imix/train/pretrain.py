@@ -3,7 +3,7 @@
 import json
 import platform
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ from torch import nn
 
 import imix
 from imix import distributed
-from imix.augment import Augment, followed_by
-from imix.batch import Batch, as_floats, concatenate, fields
+from imix.augment import Augment, no_augment
+from imix.batch import Batch, as_floats, concatenate, fields, map_fields
 from imix.data import Data, Source, Tensors, load
 from imix.data.pictures import Pictures
 from imix.data.standardise import Standardise
@@ -24,7 +24,7 @@ from imix.methods import Method, evaluating
 from imix.run import Run, assemble, clear, read_config, save_encoder
 from imix.settings import Reading, Settings
 from imix.train import checkpoint
-from imix.train.build import make_augment, make_method
+from imix.train.build import make_method, make_views
 from imix.train.log import Lines, Log, Progress, Sink, TensorBoard, WandB, check_extras
 from imix.train.loop import global_batch_size, pick_device, records, train, uses_bf16
 from imix.train.randomness import BEFORE_TRAINING, own_randomness, seed_all
@@ -84,12 +84,14 @@ def _pretrain(
     device = pick_device(settings.device)
     shape = data.train.shape
     images = shape is not None and len(shape) == 3
-    scaled = data.reading.standardise == "none" or data.table is not None  # columns were scaled as they were read
+    # Columns were scaled as they were read; sounds have a scale of their own.
+    scaled = data.reading.standardise == "none" or data.table is not None or data.clip is not None
     architecture = {
         "encoder": settings.encoder if encoder is None else "custom",
         "shape": shape,
         "groups": [] if data.table is None else data.table.groups,
         "standardise": not scaled and shape is not None and (images or isinstance(data.train, Tensors)),
+        "clip": None if data.clip is None else asdict(data.clip),
     }
     config = {
         "settings": asdict(settings),
@@ -113,17 +115,19 @@ def _pretrain(
         seed_all(settings.seed, BEFORE_TRAINING)
         whole = assemble(architecture, encoder)
         source = _standardised(data, whole, device, images)
-        learner = make_method(settings, whole[-1], _width(whole[-1], source), data.train.classes)
-    _try_mixing(learner, source)
+        # Where waveforms are mixed, the method's encoder begins with what makes pictures of them.
+        seeing = nn.Sequential(*whole[0].children(), whole[-1])[1:] if settings.mix_waveforms else whole[-1]
+        learner = make_method(settings, seeing, _width(whole, source), data.train.classes)
+        views = make_views(settings, data, whole[0], augment)
+        plain = make_views(replace(settings, augment="none"), data, whole[0], no_augment)
+    _try_mixing(learner, plain, source, device)
     if settings.supervised and source.labels is not None and int(source.labels.min()) < 0:
         raise InputError(
             f"method {settings.method!r} needs labels, and {int((source.labels < 0).sum())} rows have none"
         )
     batch_size = global_batch_size(settings, len(source))
     recorded = records(settings, device, ours=encoder is None and augment is None)
-    augment = augment or make_augment(settings, data)
     probe = make_probe(whole, data, settings, device) if settings.knn_every else None
-    views = followed_by(augment, whole[0]) if images else augment
 
     state = None if folder is None else _open_folder(folder, config, overwrite)
     steps = len(source) // batch_size
@@ -132,7 +136,7 @@ def _pretrain(
     if distributed.rank() == 0 and progress:
         if data.table is not None:
             print(f"{data.name}: {data.table}", file=sys.stderr)
-        print(_headline(data, settings, learner, augment, batch_size, steps, device), file=sys.stderr)
+        print(_headline(data, settings, learner, views, batch_size, steps, device), file=sys.stderr)
     try:
         train(
             learner,
@@ -238,31 +242,31 @@ def _held(source: Source) -> Batch:
     return next(source.batches([some]))[0]
 
 
-def _width(encoder: nn.Module, source: Source) -> int:
+def _width(whole: nn.Sequential, source: Source) -> int:
     """How many features the encoder gives: as it says, or else as it does."""
-    if (width := width_of(encoder)) is not None:
+    if (width := width_of(whole[-1])) is not None:
         return width
     sample = source.sample(2)
-    encoder.to(fields(sample)[0].device)
-    with torch.no_grad(), evaluating(encoder):
-        features = encoder(as_floats(sample))
+    whole.to(fields(sample)[0].device)
+    with torch.no_grad(), evaluating(whole):
+        features = whole(as_floats(sample))
     if features.dim() != 2:
-        raise InputError(f"an encoder must give (N, F); {type(encoder).__name__} gives shape {tuple(features.shape)}")
+        raise InputError(f"an encoder must give (N, F); {type(whole[-1]).__name__} gives shape {tuple(features.shape)}")
     return int(features.shape[1])
 
 
-def _try_mixing(learner: Method, source: Source) -> None:
-    """Let an operator that cannot mix this data say so before anything is written."""
-    sample = source.sample(2)
-    with own_randomness(fields(sample)[0].device):
-        learner.mix(as_floats(sample))
+def _try_mixing(learner: Method, plain: Augment, source: Source, device: torch.device) -> None:
+    """Let an operator that cannot mix this data say so before anything is written; `plain` are its plain views."""
+    sample = map_fields(lambda x: x.to(device), source.sample(2))
+    with own_randomness(device):
+        learner.mix(plain(as_floats(sample)))
 
 
 def _headline(
     data: Data,
     settings: Settings,
     learner: Method,
-    augment: Augment,
+    views: Augment,
     batch_size: int,
     steps: int,
     device: torch.device,
@@ -270,13 +274,14 @@ def _headline(
     """What is about to run, the effective batch included."""
     world = distributed.world_size()
     mix = "" if settings.mix == "none" else f" + i-Mix ({settings.mix}, alpha {settings.alpha:g})"
-    views = ", ".join(map(str, augment)) if isinstance(augment, nn.Sequential) else ""
+    parts = views.modules() if isinstance(views, nn.Module) else []
+    steps_of_views = ", ".join(str(part) for part in parts if type(part).__module__.startswith("imix.augment"))
     weights = sum(parameter.numel() for parameter in learner.encoder.parameters())
     precision = "bf16" if uses_bf16(settings, device) else "fp32"
     return (
         f"{settings.method}{mix} on {data.name}: {len(data.train):,} samples of "
         f"{data.train.shape or 'several fields'}, "
-        f"{f'views by {views}, ' if views else ''}"
+        f"{f'views by {steps_of_views}, ' if steps_of_views else ''}"
         f"effective batch {batch_size} = {world} rank(s) x {batch_size // world}, "
         f"{settings.epochs} epochs x {steps} steps, "
         f"encoder {settings.encoder} ({weights / 1e6:.2f} M weights, {learner.width} features), {device}, {precision}"

@@ -1,0 +1,145 @@
+"""Folders of files, images or sounds: found, decoded by threads, and labelled by their subfolders.
+
+What cannot be decoded is named, counted and left out; more than a few stop the run.
+"""
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from imix.data.arrays import class_numbers
+from imix.data.source import Data, Source
+from imix.errors import InputError, first_line
+from imix.settings import Reading
+
+CACHE = Path(os.environ.get("IMIX_CACHE", Path.home() / ".cache" / "imix"))
+FEW = 0.01  # the share of files that may be broken, or five files if that is more
+AHEAD = 2048  # files that are decoded ahead
+
+Decode = Callable[[Path], np.ndarray]
+
+
+def find_files(
+    folder: Path, suffixes: tuple[str, ...], wanted: Sequence[str] | None = None, leave: str = ""
+) -> list[Path]:
+    """All files below a folder, or below the `wanted` ones in it, that end so, in order.
+
+    What is hidden does not count, nor what lies in a folder called `leave`.
+    """
+    found: list[Path] = []
+    seen: set[str] = set()
+
+    def complain(error: OSError) -> None:
+        raise InputError(f"cannot read {error.filename!r}: {error.strerror}") from error
+
+    for root in [folder] if wanted is None else [folder / name for name in wanted]:
+        for place, folders, names in os.walk(root, onerror=complain, followlinks=True):
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name != leave)
+            if (real := os.path.realpath(place)) in seen:  # links that go in circles
+                folders.clear()
+                continue
+            seen.add(real)
+            shown = [name for name in names if name.lower().endswith(suffixes) and not name.startswith(".")]
+            found += [Path(place) / name for name in shown if (Path(place) / name).is_file()]
+    return sorted(found)
+
+
+def read_files(
+    folder: Path,
+    reading: Reading,
+    find: Callable[[Path], list[Path]],
+    source: Callable[[list[Path]], tuple[Source, list[Path]]],
+) -> Data:
+    """A folder's files as data; where all are in subfolders, these are the classes. `reading.test` is such a folder.
+
+    `source` makes of files the samples, and says which files these are.
+    """
+    if reading.test is not None:
+        _check_apart(folder, Path(reading.test))
+    train, names = source(find(folder))
+    classes = _classes(folder, names)
+    known = None
+    if classes is not None:
+        train.labels, known = class_numbers(classes, len(names), str(folder))
+    test: Source | None = None
+    test_names: list[Path] = []
+    if reading.test is not None:
+        test, test_names = source(find(Path(reading.test)))
+        test_classes = _classes(Path(reading.test), test_names)
+        if known is not None and test_classes is not None:
+            test.labels, _ = class_numbers(test_classes, len(test_names), reading.test, known)
+    class_names = [] if known is None else [str(name) for name in known]
+    return Data(str(folder), train, test, class_names, reading, names=[str(name) for name in (*names, *test_names)])
+
+
+def decoded(paths: Iterable[Path], decode: Decode) -> Iterator[tuple[Path, np.ndarray | Exception]]:
+    """Each file's content, or why it cannot be decoded, in order, with some being decoded ahead."""
+
+    def attempt(path: Path) -> np.ndarray | Exception:
+        try:
+            return decode(path)
+        except Exception as error:  # a broken file fails in many ways, all of them the file's fault
+            return error
+
+    waiting: deque[tuple[Path, Future[np.ndarray | Exception]]] = deque()
+    pool = ThreadPoolExecutor(min(32, os.cpu_count() or 1))
+    try:
+        for path in paths:
+            waiting.append((path, pool.submit(attempt, path)))
+            if len(waiting) > AHEAD:
+                first, content = waiting.popleft()
+                yield first, content.result()
+        for path, content in waiting:
+            yield path, content.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def decode_all(paths: Sequence[Path], decode: Decode, into: np.ndarray, what: str) -> list[Path]:
+    """Decode files into the rows of an array; gives those that fill its first rows, the others are left out."""
+    good: list[Path] = []
+    broken: set[Path] = set()
+    told = time.monotonic()
+    for path, content in decoded(paths, decode):
+        if isinstance(content, Exception):
+            broken.add(path)
+            print(f"left out {path}: {first_line(content)}", file=sys.stderr)
+            check_few(broken, len(paths), path, what)
+        else:
+            into[len(good)] = content
+            good.append(path)
+        if time.monotonic() - told > 10:
+            print(f"decoding: {len(good):,} of {len(paths):,} {what}", file=sys.stderr, flush=True)
+            told = time.monotonic()
+    if not good:
+        raise InputError(f"none of the {len(paths)} {what} can be decoded; the first is {paths[0]}")
+    if broken:
+        print(f"{len(broken)} of {len(paths)} {what} were left out", file=sys.stderr)
+    return good
+
+
+def check_few(broken: set[Path], total: int, last: Path, what: str) -> None:
+    """Refuse to go on when more than a few files are broken."""
+    if len(broken) > max(5, FEW * total):
+        raise InputError(f"{len(broken)} {what} cannot be decoded; the last is {last}")
+
+
+def _check_apart(train: Path, test: Path) -> None:
+    one, other = train.resolve(), test.resolve()
+    if one == other or one in other.parents or other in one.parents:
+        raise InputError(f"training files in {str(train)!r} and test files in {str(test)!r} must lie apart")
+
+
+def _classes(folder: Path, names: Sequence[Path]) -> list[str] | None:
+    """The first subfolder of each file, or None where some have none."""
+    parts = [name.relative_to(folder).parts for name in names]
+    loose = [part[0] for part in parts if len(part) == 1]
+    if loose and len(loose) < len(parts):
+        print(f"{folder}: no labels, since {loose[0]!r} and {len(loose) - 1} more are in no subfolder", file=sys.stderr)
+    return None if loose else [part[0] for part in parts]
