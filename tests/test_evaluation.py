@@ -153,7 +153,7 @@ def test_every_number_comes_with_its_constants(run):
     assert "k 20" in str(result) and "temperature 0.07" in str(result) and "test 500" in str(result)
     linear_result = imix.evaluate(run)
     assert "rates (1, 3, 5, 10, 30, 50, 70)" in str(linear_result) and "paper_accuracy" in str(linear_result)
-    assert read_lines(run.path / "evaluations.jsonl")[-1]["accuracy"] == linear_result.accuracy
+    assert read_lines(run.path / "evaluations.jsonl")[-1]["value"] == linear_result.accuracy
 
 
 def test_data_without_a_test_part_has_a_fifth_held_out():

@@ -52,26 +52,28 @@ def pretrain(
 def evaluate(
     run: RunFolder,
     data: str | None = None,
-    protocol: Literal["linear", "knn", "pinv"] = "linear",
+    protocol: Literal["linear", "knn", "pinv", "fed"] = "linear",
     label: str | None = None,
     columns: dict[str, str] | None = None,
     test: str | None = None,
     data_dir: str | None = None,
     augment: bool = False,
+    standardise: bool = False,
     device: str = "auto",
     seed: int = 0,
 ) -> None:
-    """Accuracy of a run's frozen encoder on labelled data.
+    """What a run's frozen encoder is worth on data, its own or other.
 
     Args:
         run: Run folder.
         data: Name or file; what the run was trained on unless given.
-        protocol: linear as in the paper, knn by cosine, or pinv.
+        protocol: linear as in the paper, knn by cosine, pinv; fed, the distance between training and test features.
         label: Column of a table that holds the classes; what the run was told unless given.
         columns: Columns of a table that the run has not seen and that are to be left out (NAME drop).
         test: A second file or folder, with the test samples.
         data_dir: Folder with the files of a named data set.
         augment: A new view of each training image in every epoch of the linear classifier, as in the paper.
+        standardise: Bring other data than the run's to mean 0 and deviation 1 by its own training samples.
         device: auto, cpu, cuda or cuda:N.
         seed: Of the classifier and of what is held out.
     """
@@ -87,6 +89,7 @@ def evaluate(
             test=test,
             data_dir=data_dir,
             augment=augment,
+            standardise=standardise,
             device=device,
             seed=seed,
         )

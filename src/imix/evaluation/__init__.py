@@ -1,5 +1,6 @@
 """What an encoder is worth: `evaluate` with a protocol, `embed` for the vectors themselves."""
 
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -9,10 +10,12 @@ from typing import Any
 from torch import nn
 
 from imix.augment.image import PadCrop, RandomResizedCrop
-from imix.data import Data
+from imix.data import Data, Tensors
+from imix.data.standardise import Standardise
 from imix.encoders.resnet import SMALL_SIDE
 from imix.errors import InputError
 from imix.evaluation.features import Encoded, frozen
+from imix.evaluation.fed import fed
 from imix.evaluation.held_out import with_test
 from imix.evaluation.knn import KNN, knn
 from imix.evaluation.linear import Linear, linear
@@ -23,24 +26,37 @@ from imix.train.loop import pick_device, uses_bf16
 
 __all__ = ["KNN", "Linear", "PInv", "Result", "embed", "evaluate"]
 
-PROTOCOLS = ("linear", "knn", "pinv")
+PROTOCOLS = ("linear", "knn", "pinv", "fed")
+DISTANCES = ("fed",)
 
 
 @dataclass(frozen=True)
 class Result:
-    """An accuracy, never without the constants behind it."""
+    """What a protocol found, an accuracy or a distance, never without the constants behind it."""
 
     protocol: str
     data: str
-    accuracy: float
+    value: float
     constants: dict[str, Any]
     details: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def accuracy(self) -> float:
+        """The value, where it is an accuracy."""
+        if self.protocol in DISTANCES:
+            raise AttributeError(f"{self.protocol} is a distance and no accuracy; see `value`")
+        return self.value
+
+    @property
+    def shown(self) -> str:
+        """The value as people write it: per cent, or a distance in units of 0.0001."""
+        return f"{1e4 * self.value:.2f}e-4" if self.protocol in DISTANCES else f"{100 * self.value:.2f} %"
+
     def __str__(self) -> str:
-        shown = {name: value for name, value in self.details.items() if name != "by_lr"} | self.constants
-        shown |= {name: f"{100 * value:.2f} %" for name, value in shown.items() if name.endswith("accuracy")}
-        constants = ", ".join(f"{name} {value}" for name, value in shown.items())
-        return f"{self.protocol} on {self.data}: {100 * self.accuracy:.2f} % ({constants})"
+        told = {name: value for name, value in self.details.items() if name not in ("by_lr", "confusion")}
+        told |= {name: f"{100 * value:.2f} %" for name, value in told.items() if name.endswith("accuracy")}
+        constants = ", ".join(f"{name} {value}" for name, value in (told | self.constants).items())
+        return f"{self.protocol} on {self.data}: {self.shown} ({constants})"
 
 
 def evaluate(
@@ -54,17 +70,20 @@ def evaluate(
     test: str | None = None,
     data_dir: str | None = None,
     augment: bool = False,
+    standardise: bool = False,
     device: str = "auto",
     seed: int = 0,
 ) -> Result:
-    """Accuracy of a run's frozen encoder on labelled data; `data` is what the run was trained on unless given.
+    """What a run's frozen encoder is worth on data; `data` is what the run was trained on unless given.
 
-    "linear" is the paper's linear evaluation, "knn" the cosine nearest neighbours' vote, "pinv" the pseudoinverse.
+    "linear" is the paper's linear evaluation, "knn" the cosine nearest neighbours' vote, "pinv" the pseudoinverse, all
+    of labelled data; "fed" is the Fréchet distance between the features of training and test samples.
     Data is read as the run's was, but for what is given: `labels` of an array, `label`, the column of a table that has
     them, `columns` that the run has not seen and that are to be left out ({"id": "drop"}), `test`, a file with the test
     samples, `data_dir`, the folder of a named data set's files. Data without a test part has a fifth held out, and rows
     without a label do not count. With `augment`, the linear classifier sees a new view of each training image in every
-    epoch, as the paper's did: shifted by up to 4 pixels and mirrored, or cropped where images are larger than 64. The
+    epoch, as the paper's did: shifted by up to 4 pixels and mirrored, or cropped where images are larger than 64. With
+    `standardise`, other data than the run's is brought to mean 0 and deviation 1 by its own training samples. The
     result is added to the run folder's evaluations.jsonl.
     """
     if protocol not in PROTOCOLS:
@@ -75,10 +94,12 @@ def evaluate(
         if data == "given":
             raise InputError("the run was trained on arrays; give data=... (and labels=...) to evaluate it on")
     dataset, split = with_test(
-        load_for(run, data, labels, label=label, columns=columns, test=test, data_dir=data_dir), seed
+        load_for(run, data, labels, label=label, columns=columns, test=test, data_dir=data_dir),
+        seed,
+        labelled=protocol != "fed",
     )
     where = pick_device(device)
-    encoder = run.encoder.to(where)
+    encoder = (_restandardised(run.encoder, dataset) if standardise else run.encoder).to(where)
     classes = dataset.train.classes
     with frozen(encoder):
         assert dataset.test is not None
@@ -92,12 +113,23 @@ def evaluate(
             result = Result(protocol, dataset.name, details.pop("accuracy"), constants, details)
         elif protocol == "knn":
             result = Result(protocol, dataset.name, knn(train, held_out, classes), asdict(KNN()) | split)
+        elif protocol == "fed":
+            result = Result(protocol, dataset.name, fed(train, held_out), split)
         else:
             result = Result(protocol, dataset.name, pinv(train, held_out, classes), asdict(PInv()) | split)
     if run.path is not None:
         with open(run.path / "evaluations.jsonl", "a") as file:
             file.write(json.dumps(asdict(result)) + "\n")
     return result
+
+
+def _restandardised(encoder: nn.Sequential, data: Data) -> nn.Sequential:
+    """The encoder with its standardisation fitted to the training samples of other data."""
+    encoder = copy.deepcopy(encoder)
+    if not isinstance(encoder[0], Standardise) or not isinstance(data.train, Tensors):
+        raise InputError(f"standardise=True is for images and arrays held in memory; {data.name} is neither")
+    encoder[0].fit(data.train)
+    return encoder
 
 
 def _views(data: Data, protocol: str) -> nn.Module:

@@ -9,11 +9,12 @@ from imix.data import Data, Source
 from imix.errors import InputError
 
 
-def with_test(data: Data, seed: int) -> tuple[Data, dict[str, Any]]:
-    """Data that surely has labelled test samples, and how it got them."""
-    train = _labelled("training", data.train, data.name)
-    test = None if data.test is None else _labelled("test", data.test, data.name)
-    data = replace(data, train=train, test=test)
+def with_test(data: Data, seed: int, labelled: bool = True) -> tuple[Data, dict[str, Any]]:
+    """Data that surely has test samples, `labelled` ones unless said otherwise, and how it got them."""
+    if labelled:
+        train = _labelled("training", data.train, data.name)
+        test = None if data.test is None else _labelled("test", data.test, data.name)
+        data = replace(data, train=train, test=test)
     sizes = {"train": len(data.train)}
     if data.test is not None:
         return data, sizes | {"test": len(data.test)}

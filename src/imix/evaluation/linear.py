@@ -8,6 +8,9 @@ from torch import Tensor
 from imix.evaluation.features import Encoded
 from imix.train.randomness import own_randomness, seed_all
 
+MOST_CLASSES = 100  # of which a confusion matrix is kept
+Chunks = Encoded | list[tuple[Tensor, Tensor]]
+
 
 @dataclass(frozen=True)
 class Linear:
@@ -32,9 +35,11 @@ class LinearAccuracy:
 
     accuracy: float
     lr: float
+    train_accuracy: float
     paper_accuracy: float
     paper_lr: float
     by_lr: dict[float, float]
+    confusion: list[list[int]]  # test samples by class (rows) and by what they were taken for; empty for many classes
 
 
 def linear(train: Encoded, test: Encoded, classes: int, protocol: Linear = Linear()) -> LinearAccuracy:
@@ -52,14 +57,17 @@ def linear(train: Encoded, test: Encoded, classes: int, protocol: Linear = Linea
             on_all.learn(features, labels, epoch)
     clean = features if train.views is None else train.without_views().features()
     chosen_on = on_kept.accuracies([(clean[held_out], labels[held_out])])
-    on_test = on_all.accuracies(test)
-    best, papers = int(chosen_on.argmax()), int(on_test.argmax())
+    best = int(chosen_on.argmax())
+    on_test, confusion = on_all.tested(test, best)
+    papers = int(on_test.argmax())
     return LinearAccuracy(
         float(on_test[best]),
         protocol.rates[best],
+        float(on_all.accuracies([(clean, labels)])[best]),
         float(on_test[papers]),
         protocol.rates[papers],
         dict(zip(protocol.rates, on_test.tolist(), strict=True)),
+        confusion.tolist(),
     )
 
 
@@ -104,15 +112,27 @@ class Classifiers:
         """(n, F) -> (n, R, C)."""
         return (x @ self.weight.flatten(1)).view(len(x), *self.bias.shape) + self.bias
 
-    def accuracies(self, chunks: "Encoded | list[tuple[Tensor, Tensor]]") -> Tensor:
+    def accuracies(self, chunks: Chunks) -> Tensor:
         """Accuracy of each rate's classifier, (R,); one that diverged counts as always wrong."""
+        return self.tested(chunks, 0)[0]
+
+    def tested(self, chunks: Chunks, rate: int) -> tuple[Tensor, Tensor]:
+        """Those, and how often samples of each class are taken for each by the classifier of that rate, (C, C).
+
+        Of many classes no such table is kept.
+        """
         right, n = torch.zeros(len(self.bias), device=self.bias.device, dtype=torch.float64), 0
+        kept = self.classes if self.classes <= MOST_CLASSES else 0
+        confusion = torch.zeros(kept**2, device=self.bias.device, dtype=torch.long)
         for features, labels in chunks:
             assert labels is not None
             logits = self.logits(features.float())
-            right += ((logits.argmax(2) == labels[:, None]) & logits.isfinite().all(2)).sum(0)
+            taken_for = logits.argmax(2)
+            right += ((taken_for == labels[:, None]) & logits.isfinite().all(2)).sum(0)
+            if kept:
+                confusion += torch.bincount(labels * kept + taken_for[:, rate], minlength=kept**2)
             n += len(labels)
-        return right / n
+        return right / n, confusion.view(kept, kept)
 
 
 def _split(labels: Tensor, protocol: Linear) -> tuple[Tensor, Tensor]:

@@ -71,7 +71,7 @@ class Progress:
     def __init__(self, total_steps: int, done: int = 0) -> None:
         self.total, self.done_before, self.started, self.told = total_steps, done, time.monotonic(), 0.0
         self.bar: Any = None
-        self.knn = ""
+        self.last: dict[str, str] = {}
         if sys.stderr.isatty():
             try:
                 from rich.console import Console
@@ -87,9 +87,11 @@ class Progress:
     def write(self, record: dict[str, Any]) -> None:
         """Show the record."""
         text = f"epoch {record['epoch']}  loss {record['loss']:.4f}  {record['views_per_second']:,.0f} views/s"
+        if "rank" in record:
+            self.last["rank"] = f"  rank {record['rank']:.0f}"
         if "knn" in record:
-            self.knn = f"  kNN {100 * record['knn']:.1f} %"
-        text += self.knn
+            self.last["knn"] = f"  kNN {100 * record['knn']:.1f} %"
+        text += "".join(self.last.values())
         if self.bar is not None:
             self.bar.update(self.task, completed=record["step"], description=text)
             return

@@ -26,6 +26,7 @@ from imix.methods import Method
 from imix.mix import InputMix
 from imix.settings import Settings
 from imix.train import checkpoint
+from imix.train.health import health
 from imix.train.log import Log
 from imix.train.randomness import epoch_order, own_randomness
 from imix.train.schedule import learning_rate, warmup_epochs
@@ -157,10 +158,14 @@ def train(
                     }
                     if probe is not None and step == steps and (epoch + 1) % settings.knn_every == 0:
                         record |= probe()
+                    if watch.due(
+                        done, before=max((done - 1) // RECORD_EVERY * RECORD_EVERY, (done - 1) // steps * steps)
+                    ):
+                        features = [learner.encode(augment(as_floats(batch))) for _ in range(2)]
+                        record |= health(*features)
+                        watch.alive(done, record["loss"], features[0])
                     log.write(record)
                     losses, last_record, steps_since = [], time.monotonic(), 0
-                    if watch.due(done):
-                        watch.alive(done, record["loss"], learner.encode(augment(as_floats(batch))))
                 if step == steps:
                     epoch, step = epoch + 1, 0
                 if (world == 1 or done % AGREE_EVERY == 0) and distributed.any_rank(stop_asked()):

@@ -20,8 +20,8 @@ class Watch:
         self.chance = chance
         self.advice = advice
         self.every = max(FEWEST, min(EVERY, total_steps // 10))
+        self.after = after
         self.at_chance = self.without_spread = 0
-        self.checked_at = after
 
     def finite(self, losses: list[float], last_step: int) -> None:
         """Raise if one of these losses, those up to `last_step`, is NaN or infinite."""
@@ -40,13 +40,17 @@ class Watch:
                 f"the weights {broken[0]} and {len(broken) - 1} more are not finite after step {step}. {self.advice}"
             )
 
-    def due(self, step: int) -> bool:
-        """Whether it is time for `alive`."""
-        return step - self.checked_at >= self.every
+    def due(self, step: int, before: int) -> bool:
+        """Whether it is time for a look, at a step, with the record `before` having been written at that one.
+
+        It follows from these alone, so that a resumed run looks when the undisturbed one would.
+        """
+        return step // self.every > before // self.every
 
     def alive(self, step: int, loss: float, features: Tensor) -> None:
         """Raise if the loss stands at chance, or all features point the same way, for some checks in a row."""
-        self.checked_at = step
+        if step < self.after:
+            return
         stuck = self.chance is not None and abs(loss - self.chance) < CLOSE * self.chance
         self.at_chance = self.at_chance + 1 if stuck else 0
         directions = F.normalize(features.float(), dim=1)
