@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from imix.evaluation import embed, evaluate
     from imix.methods import BYOL, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
     from imix.mix import CutMix, InputMix, Mix, MixUp
+    from imix.reports import report, transfer
     from imix.run import Run, load_encoder
     from imix.train.pretrain import pretrain
 
@@ -27,6 +28,7 @@ _HOME = {
     "imix.train.pretrain": ("pretrain",),
     "imix.evaluation": ("embed", "evaluate"),
     "imix.estimator": ("IMixTransformer",),
+    "imix.reports": ("report", "transfer"),
 }
 _MODULES = ("augment", "data", "distributed", "encoders", "evaluation", "losses", "methods", "train")
 
@@ -58,6 +60,8 @@ __all__ = [
     "losses",
     "methods",
     "pretrain",
+    "report",
+    "transfer",
 ]
 
 

@@ -120,6 +120,73 @@ def embed(
     print(f"{len(vectors):,} vectors of {vectors.shape[1]} features written to {out}")
 
 
+def transfer(
+    runs: Annotated[list[Path], tyro.conf.Positional],
+    data: list[str],
+    protocol: Literal["linear", "knn", "pinv", "fed"] = "linear",
+    data_dir: str | None = None,
+    augment: bool = False,
+    standardise: bool = False,
+    device: str = "auto",
+    seed: int = 0,
+) -> None:
+    """Evaluate every run on every data set: a table.
+
+    Args:
+        runs: Run folders.
+        data: Names or files.
+        protocol: As for evaluate.
+        data_dir: Folder with the files of named data sets.
+        augment: A new view of each training image in every epoch of the linear classifier.
+        standardise: Bring each data set to mean 0 and deviation 1 by its own training samples.
+        device: auto, cpu, cuda or cuda:N.
+        seed: Of the classifier and of what is held out.
+    """
+    from imix.reports.matrix import as_table
+    from imix.reports.matrix import transfer as start
+
+    how = {"augment": augment, "standardise": standardise, "device": device, "seed": seed, "data_dir": data_dir}
+    print(as_table([str(run) for run in runs], data, start(runs, data, protocol, **how)))
+
+
+def report(
+    runs: Annotated[list[Path], tyro.conf.Positional], out: Path = Path("report.html"), samples: int = 2000
+) -> None:
+    """One page about a run, or about many to compare them; runs that differ in their seed alone are put together.
+
+    Args:
+        runs: Run folders.
+        out: The page to write; it holds everything and works offline.
+        samples: How many samples the maps show at most.
+    """
+    from imix.reports import report as start
+
+    print(f"open {start(runs, out, samples=samples)}")
+
+
+def map(
+    run: RunFolder,
+    out: Path,
+    data: str | None = None,
+    method: Literal["tsne", "umap"] = "tsne",
+    samples: int = 2000,
+    data_dir: str | None = None,
+) -> None:
+    """Draw a map of a run's features.
+
+    Args:
+        run: Run folder.
+        out: An .svg or .png file.
+        data: Name or file; what the run was trained on unless given.
+        method: tsne, or umap (extra: umap).
+        samples: How many samples it shows at most.
+        data_dir: Folder with the files of a named data set.
+    """
+    from imix.reports.maps import draw_map
+
+    print(f"open {draw_map(run, out, data, method, samples, data_dir=data_dir)}")
+
+
 def demo(out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = None) -> None:
     """See the effect of i-Mix in two minutes: digits, no augmentation, N-pair without and with it.
 
@@ -131,6 +198,9 @@ def demo(out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = Non
     from imix.demo import demo as start
 
     start(out, seeds, epochs)
+
+
+COMMANDS = (demo, pretrain, evaluate, embed, transfer, report, map)
 
 
 def main() -> None:
@@ -161,7 +231,7 @@ def _parse() -> Callable[[], None]:
     try:
         with contextlib.redirect_stderr(complaint):
             command: Callable[[], None] = tyro.extras.subcommand_cli_from_dict(
-                {function.__name__: _deferred(function) for function in (demo, pretrain, evaluate, embed)},
+                {function.__name__: _deferred(function) for function in COMMANDS},
                 prog="imix",
                 description="Contrastive representation learning with i-Mix, for any kind of data.",
             )

@@ -8,8 +8,8 @@ from torch import nn
 
 from imix.data import Data, load
 from imix.errors import InputError
-from imix.evaluation import embed, evaluate
-from imix.report import Arm, write_report
+from imix.evaluation import evaluate
+from imix.reports import Arm, write_report
 from imix.run import Run
 from imix.settings import Settings
 from imix.train.pretrain import pretrain
@@ -63,10 +63,9 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[Arm]:
 
 
 def _arm(name: str, runs: list[Run], digits: Data) -> Arm:
-    results = {protocol: [evaluate(run, digits, protocol) for run in runs] for protocol in ("linear", "knn")}
-    assert digits.test is not None
-    assert digits.test.labels is not None
-    return Arm(name, runs, results, embed(runs[0], digits.test), digits.test.labels.numpy())
+    return Arm(
+        name, runs, {protocol: [evaluate(run, digits, protocol) for run in runs] for protocol in ("linear", "knn")}
+    )
 
 
 def _table(arms: list[Arm]) -> str:

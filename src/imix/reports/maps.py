@@ -1,0 +1,128 @@
+"""Maps of a representation: places in the plane, nearest neighbours, and pictures of them as SVG or PNG."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import numpy as np
+import torch
+
+from imix.errors import InputError
+from imix.run import Run
+from imix.train.checkpoint import write_atomically, write_text
+
+# Twelve colours that are told apart on white and on black; further classes begin again.
+COLOURS = (
+    *("#4e79a7", "#f28e2b", "#e15759", "#76b7b2", "#59a14f", "#edc948"),
+    *("#b07aa1", "#ff9da7", "#9c755f", "#86bcb6", "#d37295", "#a0cbe8"),
+)
+SIDE = 900  # of a picture
+ENOUGH = 50  # principal components that t-SNE gets of many samples
+
+
+def draw_map(
+    run: "Run | str | Path", out: Path, data: Any = None, method: str = "tsne", samples: int = 2000, **how: Any
+) -> Path:
+    """Draw a run's features of some samples of its data, or of other data, as an .svg or .png file."""
+    from imix.evaluation.vectors import embed, load_for
+    from imix.reports.samples import choose
+
+    run = run if isinstance(run, Run) else Run.load(run)
+    dataset = load_for(run, run.config["data"]["name"] if data is None else data, **how)
+    part, rows = choose(dataset, samples)
+    source = dataset.test if part == "test" and dataset.test is not None else dataset.train
+    taken = source.take(torch.from_numpy(rows))
+    labels = None if taken.labels is None else taken.labels.numpy()
+    return save_map(out, places(embed(run, taken), method), labels, dataset.class_names)
+
+
+def places(features: np.ndarray, method: str = "tsne", seed: int = 0) -> np.ndarray:
+    """Places (N, 2) of features (N, F) in the plane, in 0..1, by t-SNE or UMAP (extra: umap-learn) of directions."""
+    directions = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    if method == "umap":
+        try:
+            import umap
+        except ImportError as error:
+            raise InputError("UMAP needs the extra: pip install 'imix-ssl[umap]'") from error
+        found = umap.UMAP(random_state=seed).fit_transform(directions)
+    elif method == "tsne":
+        from sklearn.decomposition import PCA
+        from sklearn.manifold import TSNE
+
+        if len(directions) > 5000 and directions.shape[1] > ENOUGH:
+            directions = PCA(ENOUGH, random_state=seed).fit_transform(directions)
+        perplexity = min(30.0, max(1.0, (len(directions) - 1) / 3))
+        init = "pca" if min(directions.shape) > 1 else "random"
+        found = TSNE(init=init, perplexity=perplexity, random_state=seed).fit_transform(directions)
+    else:
+        raise InputError(f"unknown map {method!r}; choose tsne or umap")
+    low, high = found.min(0), found.max(0)
+    return (found - low) / np.maximum(high - low, 1e-12)
+
+
+def neighbours(features: np.ndarray, k: int = 8) -> np.ndarray:
+    """The k nearest other samples of each by cosine, (N, k), nearest first."""
+    directions = (features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)).astype(np.float32)
+    k = min(k, len(directions) - 1)
+    found = np.empty((len(directions), k), np.int32)
+    for start in range(0, len(directions), 1024):
+        similarity = directions[start : start + 1024] @ directions.T
+        rows = np.arange(len(similarity))
+        similarity[rows, start + rows] = -np.inf
+        nearest = np.argpartition(-similarity, k - 1, axis=1)[:, :k] if k else found[:0]
+        order = np.argsort(-np.take_along_axis(similarity, nearest, 1), axis=1, kind="stable")
+        found[start : start + 1024] = np.take_along_axis(nearest, order, 1)
+    return found
+
+
+def save_map(path: Path, where: np.ndarray, labels: np.ndarray | None, names: Sequence[str] = ()) -> Path:
+    """Draw places (N, 2) in 0..1 with a colour for each label and a legend: an .svg or .png file."""
+    shown = np.zeros(len(where), int) if labels is None else labels
+    classes = [int(label) for label in np.unique(shown)]
+    legend = [] if labels is None else [(names[c] if c < len(names) else str(c), colour(c)) for c in classes]
+    if path.suffix == ".svg":
+        write_text(path, _svg(where, shown, legend))
+    elif path.suffix == ".png":
+        write_atomically(path, lambda unfinished: _png(unfinished, where, shown, legend))
+    else:
+        raise InputError(f"cannot draw a map to {str(path)!r}; choose a file that ends in .svg or .png")
+    return path
+
+
+def colour(label: int) -> str:
+    """Of a class."""
+    return COLOURS[label % len(COLOURS)] if label >= 0 else "#999999"
+
+
+def _svg(where: np.ndarray, labels: np.ndarray, legend: list[tuple[str, str]]) -> str:
+    spots = "".join(
+        f'<circle cx="{20 + x * (SIDE - 40):.1f}" cy="{20 + (1 - y) * (SIDE - 40):.1f}" r="3" fill="{colour(label)}"/>'
+        for (x, y), label in zip(where.tolist(), labels.tolist(), strict=True)
+    )
+    words = "".join(
+        f'<circle cx="{SIDE + 20}" cy="{30 + 22 * at}" r="6" fill="{fill}"/>'
+        f'<text x="{SIDE + 34}" y="{35 + 22 * at}">{escape(name)}</text>'
+        for at, (name, fill) in enumerate(legend)
+    )
+    size = f'width="{SIDE + 200}" height="{SIDE}" viewBox="0 0 {SIDE + 200} {SIDE}"'
+    style = 'font-family="sans-serif" font-size="14" fill-opacity="0.8"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{spots}{words}</svg>\n'
+
+
+def _png(path: Path, where: np.ndarray, labels: np.ndarray, legend: list[tuple[str, str]]) -> None:
+    from PIL import Image, ImageDraw
+
+    fine = 2  # drawn larger and made smaller, for smooth edges
+    image = Image.new("RGB", ((SIDE + 200) * fine, SIDE * fine), "white")
+    draw = ImageDraw.Draw(image)
+
+    def spot(x: float, y: float, radius: float, fill: str) -> None:
+        draw.ellipse([fine * (x - radius), fine * (y - radius), fine * (x + radius), fine * (y + radius)], fill=fill)
+
+    for (x, y), label in zip(where.tolist(), labels.tolist(), strict=True):
+        spot(20 + x * (SIDE - 40), 20 + (1 - y) * (SIDE - 40), 3, colour(label))
+    for at, (name, fill) in enumerate(legend):
+        spot(SIDE + 20, 30 + 22 * at, 6, fill)
+        draw.text((fine * (SIDE + 34), fine * (22 + 22 * at)), name, fill="black", font_size=14 * fine)
+    image.resize((SIDE + 200, SIDE), Image.Resampling.LANCZOS).save(path, "PNG")

@@ -1,0 +1,31 @@
+"""Transfer: what runs are worth on data that they were not trained on, as a table (the paper's tables 4a, C.1, C.2)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from imix.errors import InputError
+from imix.evaluation import Result, evaluate
+from imix.run import Run
+
+
+def transfer(
+    runs: Sequence["Run | str | Path"], data: Sequence[str], protocol: str = "linear", **how: Any
+) -> list[list[Result]]:
+    """Evaluate every run on every data set; a row for each run. What is given further goes to `evaluate`."""
+    if not runs or not data:
+        raise InputError("transfer needs runs and the data to evaluate them on")
+    loaded = [run if isinstance(run, Run) else Run.load(run) for run in runs]
+    return [[evaluate(run, name, protocol, **how) for name in data] for run in loaded]
+
+
+def as_table(names: Sequence[str], data: Sequence[str], results: Sequence[Sequence[Result]]) -> str:
+    """Results as lines of text, a line for each run and a column for each data set."""
+    heads = [Path(name).name for name in data]
+    widths = [max(len(head), 12) + 2 for head in heads]
+    first = max(len(name) for name in names) + 2
+    lines = [" " * first + "".join(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True))]
+    for name, row in zip(names, results, strict=True):
+        cells = "".join(f"{result.shown:>{width}}" for result, width in zip(row, widths, strict=True))
+        lines.append(f"{name:<{first}}{cells}")
+    return "\n".join(lines)

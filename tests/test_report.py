@@ -1,0 +1,310 @@
+"""The report: arms, tables, maps, and the page in a real browser."""
+
+import json
+import re
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+import soundfile
+import torch
+from PIL import Image
+from plotly.offline import get_plotlyjs
+
+import imix
+from imix.errors import InputError
+from imix.reports import page
+from imix.reports.arms import Arm, group
+from imix.reports.maps import draw_map, neighbours, places, save_map
+from imix.run import Run
+from imix.train.checkpoint import read_lines
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+QUICK = imix.Settings(epochs=12, batch_size=16, encoder="small", device="cpu")
+HOSTILE = "<img src=x onerror=window.hurt=1>"
+
+
+def content_of(path: Path) -> dict:
+    found = re.search(r'id="content">(.*?)</script>', path.read_text(), re.S)
+    return json.loads(found.group(1))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("imix.data.sounds.CACHE", tmp_path_factory.mktemp("cache"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> Path:
+    rng = np.random.default_rng(0)
+    kind = rng.integers(0, 3, 90)
+    rows = {
+        "height": kind + 0.3 * rng.standard_normal(90),
+        "colour": np.array(["red", "green", HOSTILE])[kind],
+        "breed": np.array(["cat", "dog", HOSTILE])[kind],
+    }
+    path = tmp_path_factory.mktemp("table") / "animals.csv"
+    polars.DataFrame(rows).write_csv(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def runs(table, tmp_path_factory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    made = []
+    for name, settings in {"plain": replace(QUICK, mix="none"), "mixed": QUICK}.items():
+        for seed in range(2):
+            reading = imix.Reading(label="breed")
+            run = imix.pretrain(
+                table, replace(settings, seed=seed), reading, out=folder / f"{name}-{seed}", progress=False
+            )
+            assert run.path is not None
+            imix.evaluate(run)
+            imix.evaluate(run, protocol="knn")
+            made.append(run.path)
+    return made
+
+
+@pytest.fixture(scope="module")
+def written(runs, tmp_path_factory) -> Path:
+    return imix.report(runs, tmp_path_factory.mktemp("page") / "report.html", samples=60)
+
+
+# What is on it.
+
+
+def test_runs_that_differ_in_their_seed_are_one_arm(runs):
+    arms = group([Run.load(path) for path in runs])
+    assert [(arm.name, len(arm.runs)) for arm in arms] == [("N-pair", 2), ("N-pair + i-Mix", 2)]
+
+
+def test_arms_of_one_name_are_told_apart_by_their_settings(runs):
+    first = Run.load(runs[0])
+    other = Run(first.encoder, json.loads(json.dumps(first.config)), first.metrics)
+    other.config["settings"]["temperature"] = 0.7
+    assert [arm.name for arm in group([first, other])] == ["N-pair, temperature 0.2", "N-pair, temperature 0.7"]
+
+
+def test_numbers_on_the_page_are_those_in_the_run_folders(runs, written):
+    text = written.read_text()
+    for pair in (runs[:2], runs[2:]):
+        for protocol in ("linear", "knn"):
+            values = [
+                100 * line["value"]
+                for run in pair
+                for line in read_lines(run / "evaluations.jsonl")
+                if line["protocol"] == protocol
+            ]
+            assert f">{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}</td>" in text
+    curves = {curve["key"]: curve for curve in content_of(written)["curves"]}
+    losses = [record["loss"] for record in read_lines(runs[0] / "metrics.jsonl")]
+    assert curves["loss"]["lines"][0]["y"] == pytest.approx(losses, rel=1e-4)
+    assert {"loss", "rank", "alignment", "uniformity"} <= curves.keys()
+
+
+def test_the_page_needs_nothing_from_elsewhere(written):
+    assert not re.search(r'(src|href)="http', written.read_text().replace(get_plotlyjs(), ""))
+
+
+def test_rows_show_the_values_of_the_file(table, written):
+    shown = next(iter(content_of(written)["samples"].values()))
+    frame = polars.read_csv(table)
+    assert shown["columns"] == ["height", "colour", "breed"] and len(shown["rows"]) == 60
+    for number, row in zip(shown["numbers"], shown["rows"], strict=True):
+        assert row[1] == frame["colour"][number] and row[0] == pytest.approx(frame["height"][number], rel=1e-3)
+
+
+def test_confusions_are_those_of_the_linear_evaluation(runs, written):
+    counts = content_of(written)["confusions"][0]["counts"]
+    assert counts == read_lines(runs[0] / "evaluations.jsonl")[0]["details"]["confusion"]
+
+
+def test_a_run_that_was_not_evaluated_is(table, tmp_path):
+    imix.pretrain(table, QUICK, imix.Reading(label="breed"), out=tmp_path / "run", progress=False)
+    path = imix.report([tmp_path / "run"], tmp_path / "r.html", samples=20)
+    assert [line["protocol"] for line in read_lines(tmp_path / "run" / "evaluations.jsonl")] == ["linear", "knn", "fed"]
+    assert "fed (10<sup>" in path.read_text()
+
+
+def test_a_run_on_arrays_has_a_page_without_a_map(tmp_path):
+    imix.pretrain(torch.randn(40, 5), QUICK, out=tmp_path / "run", progress=False)
+    content = content_of(imix.report([tmp_path / "run"], tmp_path / "r.html"))
+    assert content["maps"] == [] and content["curves"]
+
+
+def test_images_and_sounds_are_shown(tmp_path):
+    rng = np.random.default_rng(0)
+    for at in range(24):
+        (tmp_path / "images" / "ab"[at % 2]).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sounds" / "ab"[at % 2]).mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 255, (16, 16, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "images" / "ab"[at % 2] / f"{at}.png")
+        soundfile.write(tmp_path / "sounds" / "ab"[at % 2] / f"{at}.wav", rng.normal(size=4000) * 0.1, 16000)
+    for kind in ("images", "sounds"):
+        settings = replace(QUICK, epochs=1)
+        imix.pretrain(tmp_path / kind, settings, out=tmp_path / f"{kind}-run", progress=False)
+        content = content_of(imix.report([tmp_path / f"{kind}-run"], tmp_path / f"{kind}.html", samples=20))
+        shown = next(iter(content["samples"].values()))
+        assert shown["sprite"]["uri"].startswith("data:image/webp") and shown["sprite"]["n"] == 20
+        assert len(shown["names"]) == 20
+        assert ("sounds" in shown) == (kind == "sounds")
+    assert all(sound.startswith("data:audio/ogg") for sound in shown["sounds"])
+
+
+def test_bad_wishes_are_refused(runs, tmp_path):
+    with pytest.raises(InputError, match="at least one run"):
+        imix.report([], tmp_path / "r.html")
+    with pytest.raises(InputError, match="no folder"):
+        imix.report(runs, tmp_path / "nowhere" / "r.html")
+    with pytest.raises(InputError, match="at least 10"):
+        imix.report(runs, tmp_path / "r.html", samples=2)
+
+
+# Maps.
+
+
+def test_neighbours_are_the_nearest_by_cosine():
+    features = np.random.default_rng(0).normal(size=(1500, 6)).astype(np.float32)
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    found = neighbours(features, 3)
+    for row in (0, 7, 1200, 1499):
+        order = [other for other in np.argsort(-unit @ unit[row]) if other != row]
+        assert found[row].tolist() == order[:3]
+
+
+@pytest.mark.parametrize("n", [2, 3, 40])
+def test_places_fill_the_unit_square_and_follow_from_the_seed(n):
+    features = np.random.default_rng(0).normal(size=(n, 5)).astype(np.float32)
+    where = places(features)
+    assert where.shape == (n, 2) and where.min() >= 0 and where.max() <= 1
+    assert (where == places(features)).all()
+
+
+def test_a_map_is_drawn_as_svg_and_png(runs, tmp_path):
+    svg = draw_map(runs[0], tmp_path / "m.svg", samples=30).read_text()
+    assert svg.count('r="3"') == 30 and "<img" not in svg and "cat" in svg
+    picture = Image.open(draw_map(runs[0], tmp_path / "m.png", samples=30))
+    assert len(np.unique(np.asarray(picture).reshape(-1, 3), axis=0)) > 20
+    with pytest.raises(InputError, match="ends in"):
+        save_map(tmp_path / "m.gif", np.zeros((3, 2)), None)
+
+
+# Transfer.
+
+
+def test_transfer_is_a_row_for_each_run_and_a_column_for_each_data_set(runs, table):
+    results = imix.transfer(runs[:2], [str(table), str(table)], "knn")
+    assert [[result.protocol for result in row] for row in results] == [["knn", "knn"]] * 2
+    assert results[0][0].value == results[0][1].value
+
+
+# In a browser.
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium here")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+def open_page(browser, path: Path, scheme: str = "light"):
+    view = browser.new_page(viewport={"width": 1240, "height": 1000}, color_scheme=scheme)
+    said: list[str] = []
+    view.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    view.on("pageerror", lambda error: said.append(str(error)))
+    view.goto(path.as_uri())
+    view.wait_for_selector("#map .plot-container")
+    view.evaluate("document.getElementById('map').scrollIntoView()")
+    return view, said
+
+
+def place_of(view, trace: int, point: int) -> tuple[float, float, int]:
+    return tuple(
+        view.evaluate(
+            """([trace, point]) => {
+                const plot = document.getElementById('map'), data = plot.data[trace];
+                const {xaxis, yaxis} = plot._fullLayout, box = plot.getBoundingClientRect();
+                return [box.left + xaxis._offset + xaxis.d2p(data.x[point]),
+                        box.top + yaxis._offset + yaxis.d2p(data.y[point]), data.customdata[point]];
+            }""",
+            [trace, point],
+        )
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_renders_without_errors(browser, written, scheme):
+    view, said = open_page(browser, written, scheme)
+    assert view.locator("h1").inner_text() == "2 ways to learn animals.csv"
+    assert view.locator("#curves .plot-container").count() >= 4
+    assert view.locator("#confusions .plot-container").count() == 2
+    assert view.evaluate("window.hurt") is None and said == []
+    view.close()
+
+
+def test_pointing_shows_a_sample_and_clicking_its_neighbours(browser, written):
+    content = content_of(written)
+    view, said = open_page(browser, written)
+    x, y, point = place_of(view, 1, 2)
+    view.mouse.move(x - 40, y - 40)
+    view.mouse.move(x, y)
+    view.wait_for_function(f"document.getElementById('panel').dataset.point == '{point}'")
+    shown = next(iter(content["samples"].values()))
+    assert str(shown["rows"][point][0]) in view.locator("#panel").inner_text()
+    view.mouse.click(x, y)
+    view.wait_for_selector("#panel .near button")
+    assert view.locator("#panel .near button").count() == len(content["maps"][0]["near"][point])
+    view.locator("#panel .near button").first.click()
+    assert view.locator("#panel").get_attribute("data-point") == str(content["maps"][0]["near"][point][0])
+    view.get_by_role("tab", name="N-pair + i-Mix").click()
+    view.wait_for_timeout(200)
+    assert view.evaluate("document.querySelector('[aria-selected=true]').textContent") == "N-pair + i-Mix"
+    assert view.evaluate("window.hurt") is None and said == []
+    view.close()
+
+
+@pytest.mark.slow
+def test_fifty_thousand_points_are_drawn_quickly(browser, tmp_path, monkeypatch):
+    n = 50_000
+    rng = np.random.default_rng(0)
+    shown = {"part": "test", "of": n, "numbers": list(range(n)), "names": [], "classes": ["a", "b"]}
+    shown["labels"] = rng.integers(0, 2, n).tolist()
+    where = rng.random((n, 2)).round(4)
+    maps = [{"arm": 0, "samples": "x", "x": where[:, 0].tolist(), "y": where[:, 1].tolist(), "near": [[0]] * n}]
+    monkeypatch.setattr(page, "_maps", lambda arms, most: (maps, {"x": shown}))
+    run = imix.pretrain(torch.randn(40, 5), replace(QUICK, epochs=1), progress=False)
+    path = page.write_report(tmp_path / "r.html", "many", [Arm("N-pair", [run])], [], "", "")
+    started = time.monotonic()
+    view, said = open_page(browser, path)
+    assert time.monotonic() - started < 30
+    assert view.evaluate("document.getElementById('map').data[0].type") == "scattergl"
+    assert said == []
+    view.close()
+
+
+def test_hostile_names_stay_text(browser, tmp_path):
+    (tmp_path / "pictures" / "a").mkdir(parents=True)
+    (tmp_path / "pictures" / HOSTILE.replace("/", "")).mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for at in range(20):
+        folder = tmp_path / "pictures" / ("a" if at % 2 else HOSTILE)
+        Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)).save(folder / f"{HOSTILE}{at}.png")
+    imix.pretrain(tmp_path / "pictures", replace(QUICK, epochs=1), out=tmp_path / HOSTILE, progress=False)
+    path = imix.report([tmp_path / HOSTILE], tmp_path / "r.html", samples=20)
+    view, said = open_page(browser, path)
+    view.evaluate("window.imixShow(3, true)")
+    assert HOSTILE in view.locator("#panel").inner_text()
+    assert view.evaluate("window.hurt") is None and said == []
+    view.close()
