@@ -101,7 +101,11 @@ def _results(runs: Sequence[Run]) -> dict[str, list[Result]]:
     for run in runs:
         last: dict[str, Result] = {}
         for line in [] if run.path is None else read_lines(run.path / "evaluations.jsonl"):
-            result = Result(**line)
+            try:
+                result = Result(**line)
+            except TypeError:
+                print(f"{run.path}/evaluations.jsonl has a line that is not of this version", file=sys.stderr)
+                continue
             views = ", with views" if "views" in result.constants else ""
             other = "" if result.data == run.config["data"]["name"] else f" on {Path(result.data).name}"
             last[f"{result.protocol}{views}{other}"] = result

@@ -15,7 +15,7 @@ from imix.train.checkpoint import write_atomically, write_text
 # Twelve colours that are told apart on white and on black; further classes begin again.
 COLOURS = (
     *("#4e79a7", "#f28e2b", "#e15759", "#76b7b2", "#59a14f", "#edc948"),
-    *("#b07aa1", "#ff9da7", "#9c755f", "#86bcb6", "#d37295", "#a0cbe8"),
+    *("#b07aa1", "#ff9da7", "#9c755f", "#2f4b7c", "#d37295", "#a0cbe8"),
 )
 SIDE = 900  # of a picture
 ENOUGH = 50  # principal components that t-SNE gets of many samples
