@@ -5,6 +5,8 @@ averages gradients over ranks, so a collective's backward pass *sums* what all r
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -45,6 +47,18 @@ def wait() -> None:
     """Until every rank is here."""
     if world_size() > 1:
         dist.barrier()
+
+
+@contextmanager
+def rank_0_first() -> Iterator[None]:
+    """What is done inside, rank 0 does before the others: they find what it left."""
+    if rank() != 0:
+        wait()
+    try:
+        yield
+    finally:
+        if rank() == 0:
+            wait()
 
 
 def any_rank(flag: bool) -> bool:

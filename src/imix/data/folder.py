@@ -18,7 +18,7 @@ from imix.data.source import Data, Source
 from imix.errors import InputError, first_line
 from imix.settings import Reading
 
-CACHE = Path(os.environ.get("IMIX_CACHE", Path.home() / ".cache" / "imix"))
+CACHE = Path(os.environ.get("IMIX_CACHE") or "~/.cache/imix").expanduser()
 FEW = 0.01  # the share of files that may be broken, or five files if that is more
 AHEAD = 2048  # files that are decoded ahead
 
@@ -109,7 +109,7 @@ def decode_all(paths: Sequence[Path], decode: Decode, into: np.ndarray, what: st
     for path, content in decoded(paths, decode):
         if isinstance(content, Exception):
             broken.add(path)
-            print(f"left out {path}: {first_line(content)}", file=sys.stderr)
+            print(f"left out {str(path)!r}: {first_line(content)}", file=sys.stderr)
             check_few(broken, len(paths), path, what)
         else:
             into[len(good)] = content
@@ -118,7 +118,7 @@ def decode_all(paths: Sequence[Path], decode: Decode, into: np.ndarray, what: st
             print(f"decoding: {len(good):,} of {len(paths):,} {what}", file=sys.stderr, flush=True)
             told = time.monotonic()
     if not good:
-        raise InputError(f"none of the {len(paths)} {what} can be decoded; the first is {paths[0]}")
+        raise InputError(f"none of the {len(paths)} {what} can be decoded; the first is {str(paths[0])!r}")
     if broken:
         print(f"{len(broken)} of {len(paths)} {what} were left out", file=sys.stderr)
     return good
@@ -127,7 +127,7 @@ def decode_all(paths: Sequence[Path], decode: Decode, into: np.ndarray, what: st
 def check_few(broken: set[Path], total: int, last: Path, what: str) -> None:
     """Refuse to go on when more than a few files are broken."""
     if len(broken) > max(5, FEW * total):
-        raise InputError(f"{len(broken)} {what} cannot be decoded; the last is {last}")
+        raise InputError(f"{len(broken)} {what} cannot be decoded; the last is {str(last)!r}")
 
 
 def _check_apart(train: Path, test: Path) -> None:

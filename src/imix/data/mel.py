@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 WINDOW, HOP = 2048, 512  # samples of an STFT's window, and between windows
 BINS = WINDOW // 2 + 1  # frequencies of a spectrum
+AT_ONCE = 1 << 24  # samples of which spectra are held, some 300 MB
 FLOOR = 80.0  # decibels below a clip's maximum
 
 
@@ -92,6 +93,12 @@ class LogMel(nn.Sequential):
 
     def __init__(self, clip: Clip) -> None:
         super().__init__(Spectrum(), Mel(clip.rate, clip.mels))
+        self.piece = max(1, AT_ONCE // clip.samples)
+
+    def forward(self, waves: Tensor) -> Tensor:
+        """Pictures of a batch; spectra are large, so only some are held at a time."""
+        spectrum, mel = self
+        return torch.cat([mel(spectrum(piece)) for piece in waves.split(self.piece)])
 
 
 @cache

@@ -1,29 +1,36 @@
 """Folders of sound files: any format that soundfile reads, any rate and length, decoded once into an array on disk."""
 
+import contextlib
 import hashlib
 import json
 import os
 import sys
+import time
+import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from math import ceil, gcd
+from fractions import Fraction
+from math import ceil
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from imix.data.folder import CACHE, decode_all, find_files, read_files
-from imix.data.mel import HOP, Clip
+from imix import distributed
+from imix.data.folder import CACHE, decode_all, decoded, find_files, read_files
+from imix.data.mel import BINS, HOP, Clip
 from imix.data.source import Data, Tensors
-from imix.errors import InputError
+from imix.errors import InputError, first_line
 from imix.settings import Reading
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf")
 NOISE = "_background_noise_"  # the folder with recordings of noise, as Speech Commands calls it
 LONGEST = 10.0  # seconds that clips get unless set
 SAMPLED = 1000  # files whose length is looked at
-FORMAT = 1  # of the cached array
+MOST = 10_000_000  # samples of a clip
+BEFORE = 30 * 1152  # samples read before a place in the middle, without which an MP3 begins with garbage
+FORMAT = 2  # of the cached array
 
 
 def read_sounds(folder: Path, reading: Reading) -> Data:
@@ -41,10 +48,14 @@ def read_sounds(folder: Path, reading: Reading) -> Data:
 def make_clip(reading: Reading) -> Clip:
     """What clips are, as set."""
     assert reading.seconds is not None
-    clip = Clip(reading.rate, round(reading.rate * reading.seconds), reading.mels)
-    if clip.samples < HOP:
-        raise InputError(f"clips of {clip.samples} samples are too short; give at least {HOP} (seconds x rate)")
-    return clip
+    samples = reading.rate * reading.seconds
+    if samples < HOP:
+        raise InputError(f"clips of {samples:g} samples are too short; give at least {HOP} (seconds x rate)")
+    if samples > MOST:
+        raise InputError(f"clips of {samples:g} samples are too long; give at most {MOST:,} (seconds x rate)")
+    if reading.mels > BINS:
+        raise InputError(f"there are {BINS} frequencies, which do not make {reading.mels} mel bands")
+    return Clip(reading.rate, round(samples), reading.mels)
 
 
 def find_sounds(folder: Path) -> list[Path]:
@@ -63,13 +74,9 @@ def read_clips(paths: Sequence[Path], clip: Clip, silent: int = 0) -> tuple[Tens
     stats = [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in paths]
     key = hashlib.sha256(os.fsencode(repr((FORMAT, asdict(replace(clip, mels=0)), silent, stats)))).hexdigest()
     kept, told = CACHE / "clips" / f"{key[:32]}.npy", CACHE / "clips" / f"{key[:32]}.json"
-    try:
-        numbers = json.loads(told.read_text())
-        array = np.load(kept, mmap_mode="c")
-    except (OSError, ValueError):
-        array, numbers = _decode_clips(paths, clip, silent, kept, told)
-    if left := len(paths) - len(numbers):
-        print(f"{left} of {len(paths)} sounds were left out when they were decoded", file=sys.stderr)
+    shape = (len(paths) + silent, 1, clip.samples)
+    with distributed.rank_0_first():
+        array, numbers = _kept_clips(kept, told, shape) or _decode_clips(paths, clip, shape, kept, told)
     return Tensors(torch.from_numpy(array[: len(numbers) + silent])), [paths[number] for number in numbers]
 
 
@@ -77,8 +84,10 @@ def read_noise(folder: Path, clip: Clip) -> Tensor | None:
     """The recordings of noise in a folder, cut into clips (M, 1, L); None where there are none."""
     paths = find_files(folder / NOISE, SUFFIXES) if (folder / NOISE).is_dir() else []
     pieces = []
-    for path in paths:
-        wave = decode(path, clip.rate)
+    for path, wave in decoded(paths, lambda path: decode(path, clip.rate)):
+        if isinstance(wave, Exception):
+            print(f"left out {str(path)!r}: {first_line(wave)}", file=sys.stderr)
+            continue
         wave = np.pad(wave, (0, max(0, clip.samples - len(wave))))
         pieces.append(wave[: len(wave) // clip.samples * clip.samples].reshape(-1, 1, clip.samples))
     return torch.from_numpy(_as_16_bits(np.concatenate(pieces))) if pieces else None
@@ -88,14 +97,16 @@ def decode(path: Path, rate: int, samples: int | None = None) -> np.ndarray:
     """A sound, one channel, floats in -1..1 at that rate; with `samples` its middle, or followed by silence."""
     import soundfile
 
-    with soundfile.SoundFile(path) as file:
+    with soundfile.SoundFile(os.fsencode(path)) as file:
+        given, start, wanted = file.samplerate, 0, -1
         if samples is not None:
-            wanted = ceil(samples * file.samplerate / rate)
-            file.seek(max(0, (file.frames - wanted) // 2))
-            wave = file.read(wanted, dtype="float32", always_2d=True).mean(1)
-        else:
-            wave = file.read(dtype="float32", always_2d=True).mean(1)
-        given = file.samplerate
+            wanted = ceil(samples * given / rate)
+            start = max(0, (file.frames - wanted) // 2)
+        skipped = max(0, start - BEFORE) if file.seekable() else 0
+        if skipped:
+            file.seek(skipped)
+        read = file.read(-1 if wanted < 0 else start - skipped + wanted, dtype="float32", always_2d=True)
+        wave = read[start - skipped :].mean(1)
     if not len(wave):
         raise InputError("it is empty")
     if not np.isfinite(wave).all():
@@ -103,36 +114,66 @@ def decode(path: Path, rate: int, samples: int | None = None) -> np.ndarray:
     if given != rate:
         from scipy.signal import resample_poly
 
-        common = gcd(given, rate)
-        wave = resample_poly(wave, rate // common, given // common).astype(np.float32)
+        ratio = Fraction(rate, given).limit_denominator(1000)  # exact for usual rates, and quick for others
+        wave = resample_poly(wave, max(1, ratio.numerator), ratio.denominator).astype(np.float32)
     return wave if samples is None else np.pad(wave[:samples], (0, max(0, samples - len(wave))))
 
 
+def _kept_clips(kept: Path, told: Path, shape: tuple[int, ...]) -> tuple[np.ndarray, list[int]] | None:
+    """The array on disk and the numbers of the files in it, if both are there and whole."""
+    try:
+        found = json.loads(told.read_text())
+        array = np.load(kept, mmap_mode="c")
+        numbers, left = found["numbers"], found["left out"]
+        whole = isinstance(array, np.ndarray) and array.shape == shape and array.dtype == np.int16
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError, TypeError):
+        return None
+    if not whole or not isinstance(numbers, list) or len(numbers) > shape[0]:
+        return None
+    for name in left:
+        print(f"left out {name!r}", file=sys.stderr)
+    if left:
+        print(f"{len(left)} of {len(left) + len(numbers)} sounds were left out", file=sys.stderr)
+    return array, numbers
+
+
 def _decode_clips(
-    paths: Sequence[Path], clip: Clip, silent: int, kept: Path, told: Path
+    paths: Sequence[Path], clip: Clip, shape: tuple[int, ...], kept: Path, told: Path
 ) -> tuple[np.ndarray, list[int]]:
     """Clips in an array on disk, or in memory where that cannot be written, and the numbers of the files in it."""
-    shape = (len(paths) + silent, 1, clip.samples)
     unfinished = kept.with_name(f".{kept.name}.{os.getpid()}")
-    array: np.ndarray
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        array = np.lib.format.open_memmap(unfinished, mode="w+", dtype=np.int16, shape=shape)
-    except OSError as error:
-        print(f"clips are kept in memory, since {kept.parent} cannot be written: {error}", file=sys.stderr)
-        array = np.zeros(shape, np.int16)
-    try:
+        array = _open_array(unfinished, shape)
         good = set(
             decode_all(paths, lambda path: _as_16_bits(decode(path, clip.rate, clip.samples)), array[:, 0], "sounds")
         )
         numbers = [number for number, path in enumerate(paths) if path in good]
         if isinstance(array, np.memmap):
-            array.flush()
-            os.replace(unfinished, kept)
-            told.write_text(json.dumps(numbers))
+            with contextlib.suppress(OSError):  # what is mapped stays, kept or not
+                array.flush()
+                os.replace(unfinished, kept)
+                left = [str(path) for path in paths if path not in good]
+                told.write_text(json.dumps({"numbers": numbers, "left out": left}))
     finally:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
     return array, numbers
+
+
+def _open_array(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+    """An array on disk, with room for all of it, or in memory."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for old in path.parent.glob(".*.npy.*"):  # of a run that was killed
+            if time.time() - old.stat().st_mtime > 86_400:
+                old.unlink()
+        array: np.ndarray = np.lib.format.open_memmap(path, mode="w+", dtype=np.int16, shape=shape)
+        with open(path, "rb+") as file:  # a file with holes would fail when they are filled, and not by an error
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        return array
+    except OSError as error:
+        print(f"clips are kept in memory, since {path.parent} cannot be written: {error}", file=sys.stderr)
+        return np.zeros(shape, np.int16)
 
 
 def _as_16_bits(wave: np.ndarray) -> np.ndarray:
@@ -146,9 +187,9 @@ def _common_seconds(paths: Sequence[Path]) -> float:
     lengths = []
     for path in paths[:: max(1, len(paths) // SAMPLED)]:
         try:
-            info = soundfile.info(path)
+            info = soundfile.info(os.fsencode(path))
             lengths.append(info.frames / info.samplerate)
         except (soundfile.SoundFileError, OSError, TypeError):
             continue
-    longest = float(np.quantile(lengths, 0.9)) if lengths else 1.0
+    longest = float(np.quantile(lengths, 0.9, method="inverted_cdf")) if lengths else 1.0
     return min(LONGEST, max(1, ceil(10 * longest - 1e-6)) / 10)

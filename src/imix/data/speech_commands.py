@@ -10,6 +10,7 @@ import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
+from imix import distributed
 from imix.data.arrays import class_numbers
 from imix.data.folder import CACHE
 from imix.data.sounds import find_sounds, make_clip, read_clips, read_noise
@@ -39,7 +40,8 @@ def speech_commands_v2(reading: Reading) -> Data:
 
 def _speech_commands(name: str, archive: str, reading: Reading) -> Data:
     folder = _find(archive, reading.data_dir)
-    clip = make_clip(replace(reading, seconds=reading.seconds or 1.0))
+    reading = replace(reading, seconds=reading.seconds or 1.0)
+    clip = make_clip(reading)
     listed = {
         part: set((folder / part).read_text().split()) for part in (TEST, VALIDATION) if (folder / part).is_file()
     }
@@ -80,8 +82,9 @@ def _find(archive: str, given: str | None) -> Path:
                 return place
         raise InputError(f"there is no {TEST} in {given!r}; give the folder of {archive} with --data-dir")
     folder = CACHE / archive
-    if not (folder / TEST).is_file():
-        _fetch(archive, folder)
+    with distributed.rank_0_first():
+        if not (folder / TEST).is_file():
+            _fetch(archive, folder)
     return folder
 
 
@@ -102,8 +105,9 @@ def _fetch(archive: str, folder: Path) -> None:
             raise InputError(f"what was fetched for {archive} is damaged; try again")
         with tarfile.open(packed) as tar:
             tar.extractall(unfinished, filter="data")
+        shutil.rmtree(folder, ignore_errors=True)
         os.replace(unfinished, folder)
-    except OSError as error:
+    except (OSError, tarfile.TarError) as error:
         raise InputError(
             f"cannot fetch {archive} ({error}); unpack {archive}.tar.gz yourself and give its folder with --data-dir"
         ) from error

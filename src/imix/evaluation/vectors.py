@@ -61,16 +61,21 @@ def embed(
 
     written = {f"f{i}": column for i, column in enumerate(vectors.T)}
     if dataset.names:
-        written["file"] = np.array([os.fsencode(name).decode(errors="backslashreplace") for name in dataset.names])
+        written["file"] = np.array([_printable(name) for name in dataset.names])
     written["split"] = np.repeat(list(features), [len(part) for part in features.values()])
     labels = [source.labels.cpu() for source in sources.values() if source.labels is not None]
     if len(labels) == len(sources):
         numbers = torch.cat(labels).numpy()
-        names = np.array([*dataset.class_names, None], dtype=object)  # rows without a label have -1
+        names = np.array([*map(_printable, dataset.class_names), None], dtype=object)  # rows without a label have -1
         written["label"] = names[numbers] if dataset.class_names else numbers
     table = pa.table(written)
     parquet.write_table(table, out) if out.suffix == ".parquet" else csv.write_csv(table, out)
     return vectors
+
+
+def _printable(name: str) -> str:
+    """A name of bytes that are no UTF-8, as far as it goes."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def load_for(run: Run, data: Any, labels: Any = None, **given: Any) -> Data:

@@ -36,6 +36,8 @@ def make_views(settings: Settings, data: Data, front: nn.Module, given: Augment 
             raise InputError(f"augment='speech' and mix_waveforms are for sounds; {data.name} has none")
         augment = given or make_augment(settings, data)
         return followed_by(augment, front) if len(data.train.shape or ()) == 3 else augment
+    if settings.masking or settings.resampling or settings.augment_columns:
+        raise InputError(f"masking, resampling and augment_columns are for rows; {data.name} has sounds")
     if settings.mix_waveforms and settings.mix == "cutmix":
         raise InputError("mix_waveforms blends sounds; cutmix cuts their pictures: choose one")
     assert isinstance(front, LogMel)
