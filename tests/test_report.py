@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -191,6 +193,10 @@ def test_a_map_is_drawn_as_svg_and_png(runs, tmp_path):
     assert svg.count('r="3"') == 30 and "<img" not in svg and "cat" in svg
     picture = Image.open(draw_map(runs[0], tmp_path / "m.png", samples=30))
     assert len(np.unique(np.asarray(picture).reshape(-1, 3), axis=0)) > 20
+    some = draw_map(runs[0], tmp_path / "some.svg", classes=["cat", "dog"]).read_text()
+    assert "cat" in some and "dog" in some and "&lt;img" not in some and "&lt;img" in svg
+    with pytest.raises(InputError, match="no class 'cow'"):
+        draw_map(runs[0], tmp_path / "m.svg", classes=["cow"])
     with pytest.raises(InputError, match="ends in"):
         save_map(tmp_path / "m.gif", np.zeros((3, 2)), None)
 
@@ -308,3 +314,22 @@ def test_hostile_names_stay_text(browser, tmp_path):
     assert HOSTILE in view.locator("#panel").inner_text()
     assert view.evaluate("window.hurt") is None and said == []
     view.close()
+
+
+# On the command line.
+
+
+def test_report_map_transfer_and_export_are_commands(runs, table, tmp_path):
+    def imix_says(*words: object) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, "-m", "imix", *map(str, words)], capture_output=True, text=True)
+
+    said = imix_says("report", *runs[:2], "--out", tmp_path / "r.html", "--samples", 20)
+    assert said.returncode == 0 and (tmp_path / "r.html").stat().st_size > 1e6, said.stderr
+    said = imix_says("map", runs[0], "--out", tmp_path / "m.svg", "--classes", "cat", "dog")
+    assert said.returncode == 0 and (tmp_path / "m.svg").exists(), said.stderr
+    said = imix_says("transfer", *runs[:2], "--data", table, "--protocol", "knn")
+    assert said.returncode == 0 and said.stdout.count("%") == 2, said.stderr
+    said = imix_says("evaluate", runs[0], "--protocol", "fed")
+    assert said.returncode == 0 and "e-4" in said.stdout, said.stderr
+    said = imix_says("export", runs[0], "--format", "timm", "--out", tmp_path / "x.pth")
+    assert said.returncode == 2 and "is for ResNets" in said.stderr and "Traceback" not in said.stderr

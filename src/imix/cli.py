@@ -52,7 +52,7 @@ def pretrain(
 def evaluate(
     run: RunFolder,
     data: str | None = None,
-    protocol: Literal["linear", "knn", "pinv", "fed"] = "linear",
+    protocol: Literal["linear", "knn", "pinv", "fed", "detection"] = "linear",
     label: str | None = None,
     columns: dict[str, str] | None = None,
     test: str | None = None,
@@ -67,7 +67,8 @@ def evaluate(
     Args:
         run: Run folder.
         data: Name or file; what the run was trained on unless given.
-        protocol: linear as in the paper, knn by cosine, pinv; fed, the distance between training and test features.
+        protocol: linear as in the paper, knn by cosine, pinv; fed, the distance between training and test features;
+            detection of objects (--data voc --data-dir FOLDER).
         label: Column of a table that holds the classes; what the run was told unless given.
         columns: Columns of a table that the run has not seen and that are to be left out (NAME drop).
         test: A second file or folder, with the test samples.
@@ -164,12 +165,26 @@ def report(
     print(f"open {start(runs, out, samples=samples)}")
 
 
+def export(run: RunFolder, format: Literal["torchvision", "timm", "detectron2", "onnx"], out: Path) -> None:
+    """Write a run's encoder for another library, and say how it is loaded there.
+
+    Args:
+        run: Run folder.
+        format: For which library; all but onnx are for ResNets.
+        out: A .safetensors or .pth file for torchvision and timm, .pkl for detectron2, .onnx for onnx.
+    """
+    from imix.export import export as start
+
+    print(start(run, format, out))
+
+
 def map(
     run: RunFolder,
     out: Path,
     data: str | None = None,
     method: Literal["tsne", "umap"] = "tsne",
     samples: int = 2000,
+    classes: list[str] | None = None,
     data_dir: str | None = None,
 ) -> None:
     """Draw a map of a run's features.
@@ -180,11 +195,12 @@ def map(
         data: Name or file; what the run was trained on unless given.
         method: tsne, or umap (extra: umap).
         samples: How many samples it shows at most.
+        classes: Classes to show; by default all.
         data_dir: Folder with the files of a named data set.
     """
     from imix.reports.maps import draw_map
 
-    print(f"open {draw_map(run, out, data, method, samples, data_dir=data_dir)}")
+    print(f"open {draw_map(run, out, data, method, samples, classes or (), data_dir=data_dir)}")
 
 
 def demo(out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = None) -> None:
@@ -200,7 +216,7 @@ def demo(out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = Non
     start(out, seeds, epochs)
 
 
-COMMANDS = (demo, pretrain, evaluate, embed, transfer, report, map)
+COMMANDS = (demo, pretrain, evaluate, embed, transfer, report, map, export)
 
 
 def main() -> None:
@@ -218,7 +234,8 @@ def main() -> None:
     except TrainingError as error:
         _leave(str(error), FAILED)
     except Interrupted as error:
-        _leave(f"{error}: the same command with --resume", RESUME_ME)
+        again = " with --resume" if sys.argv[1:2] == ["pretrain"] else ""
+        _leave(f"{error}: the same command{again}", RESUME_ME)
     except KeyboardInterrupt:
         _leave("interrupted", 130)
     except OSError as error:

@@ -162,8 +162,10 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
         axes = [axis for axis in range(input.dim()) if axis != 1]
         shape = [1, -1] + [1] * (input.dim() - 2)
         x = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
-        count = world_size() * x.numel() // x.shape[1]
-        mean = sum_over_ranks(x.sum(axes)) / count
+        here = x.new_tensor([x.numel() / x.shape[1]])  # ranks may bring different numbers of positions
+        totals = sum_over_ranks(torch.cat([x.sum(axes), here]))
+        count = totals[-1].detach()
+        mean = totals[:-1] / count
         centred = x - mean.view(shape)
         variance = sum_over_ranks(centred.square().sum(axes)) / count
         if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:

@@ -74,7 +74,15 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def clear(path: Path) -> None:
     """Remove the run from a folder; other files in it stay."""
-    for name in ("metrics.jsonl", "checkpoint.pt", "encoder.safetensors", "evaluations.jsonl", "config.json"):
+    files = (
+        "metrics.jsonl",
+        "checkpoint.pt",
+        "encoder.safetensors",
+        "evaluations.jsonl",
+        "detection.pt",
+        "config.json",
+    )
+    for name in files:
         (path / name).unlink(missing_ok=True)
         (path / f".{name}.unfinished").unlink(missing_ok=True)
     shutil.rmtree(path / "tensorboard", ignore_errors=True)

@@ -60,7 +60,10 @@ class Pictures(Source):
                     last = image
                 batch[at] = last
             labels = None if self.labels is None else self.labels[row].to(self.device)
-            yield torch.from_numpy(batch).to(self.device, non_blocking=True), labels
+            images_of_batch = torch.from_numpy(batch)
+            if self.device.type == "cuda":  # from pinned memory the copy goes on beside the work
+                images_of_batch = images_of_batch.pin_memory()
+            yield images_of_batch.to(self.device, non_blocking=True), labels
 
     def _bear(self, path: Path, error: Exception) -> None:
         if not self.forgiving:

@@ -26,8 +26,9 @@ from imix.train.loop import pick_device, uses_bf16
 
 __all__ = ["KNN", "Linear", "PInv", "Result", "embed", "evaluate"]
 
-PROTOCOLS = ("linear", "knn", "pinv", "fed")
+PROTOCOLS = ("linear", "knn", "pinv", "fed", "detection")
 DISTANCES = ("fed",)
+UNTOLD = ("by_lr", "confusion", "per_class")  # details that are too long for a line
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Result:
         return f"{1e4 * self.value:.2f}e-4" if self.protocol in DISTANCES else f"{100 * self.value:.2f} %"
 
     def __str__(self) -> str:
-        told = {name: value for name, value in self.details.items() if name not in ("by_lr", "confusion")}
+        told = {name: value for name, value in self.details.items() if name not in UNTOLD}
         told |= {name: f"{100 * value:.2f} %" for name, value in told.items() if name.endswith("accuracy")}
         constants = ", ".join(f"{name} {value}" for name, value in (told | self.constants).items())
         return f"{self.protocol} on {self.data}: {self.shown} ({constants})"
@@ -77,7 +78,8 @@ def evaluate(
     """What a run's frozen encoder is worth on data; `data` is what the run was trained on unless given.
 
     "linear" is the paper's linear evaluation, "knn" the cosine nearest neighbours' vote, "pinv" the pseudoinverse, all
-    of labelled data; "fed" is the Fréchet distance between the features of training and test samples.
+    of labelled data; "fed" is the Fréchet distance between the features of training and test samples; "detection"
+    fine-tunes a detector of objects (data="voc", `data_dir` a folder in VOC's format; see `imix.detection`).
     Data is read as the run's was, but for what is given: `labels` of an array, `label`, the column of a table that has
     them, `columns` that the run has not seen and that are to be left out ({"id": "drop"}), `test`, a file with the test
     samples, `data_dir`, the folder of a named data set's files. Data without a test part has a fifth held out, and rows
@@ -89,6 +91,8 @@ def evaluate(
     if protocol not in PROTOCOLS:
         raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")
     run = run if isinstance(run, Run) else Run.load(run)
+    if protocol == "detection":
+        return _detection(run, data, data_dir, device, seed)
     if data is None:
         data = run.config["data"]["name"]
         if data == "given":
@@ -121,6 +125,19 @@ def evaluate(
         with open(run.path / "evaluations.jsonl", "a") as file:
             file.write(json.dumps(asdict(result)) + "\n")
     return result
+
+
+def _detection(run: Run, data: Any, folder: str | None, device: str, seed: int) -> Result:
+    """Average precision of a detector that begins with the run's encoder."""
+    from imix.detection import Detection, detect
+
+    if data not in (None, "voc") or folder is None:
+        raise InputError(
+            "detection needs data='voc' and data_dir=FOLDER, with VOC2007 or images of your own in its format"
+        )
+    protocol = Detection(seed=seed)
+    details = asdict(detect(run, folder, protocol, device))
+    return Result("detection", "voc", details.pop("ap"), asdict(protocol), details)
 
 
 def _restandardised(encoder: nn.Sequential, data: Data) -> nn.Sequential:

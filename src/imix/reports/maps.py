@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 import torch
 
+from imix.data import Source
 from imix.errors import InputError
 from imix.run import Run
 from imix.train.checkpoint import write_atomically, write_text
@@ -22,19 +23,42 @@ ENOUGH = 50  # principal components that t-SNE gets of many samples
 
 
 def draw_map(
-    run: "Run | str | Path", out: Path, data: Any = None, method: str = "tsne", samples: int = 2000, **how: Any
+    run: "Run | str | Path",
+    out: Path,
+    data: Any = None,
+    method: str = "tsne",
+    samples: int = 2000,
+    classes: Sequence[str] = (),
+    **how: Any,
 ) -> Path:
-    """Draw a run's features of some samples of its data, or of other data, as an .svg or .png file."""
+    """Draw a run's features of some samples, of all or chosen classes, as an .svg or .png file.
+
+    `data` is what the run was trained on unless given; what is given further says how it is read.
+    """
     from imix.evaluation.vectors import embed, load_for
     from imix.reports.samples import choose
 
     run = run if isinstance(run, Run) else Run.load(run)
     dataset = load_for(run, run.config["data"]["name"] if data is None else data, **how)
-    part, rows = choose(dataset, samples)
+    part, rows = choose(dataset, None if classes else samples)
     source = dataset.test if part == "test" and dataset.test is not None else dataset.train
-    taken = source.take(torch.from_numpy(rows))
+    if classes:
+        rows = _of_classes(source, rows, list(dataset.class_names), classes)[:samples]
+    taken = source.take(torch.from_numpy(np.sort(rows)))
     labels = None if taken.labels is None else taken.labels.numpy()
     return save_map(out, places(embed(run, taken), method), labels, dataset.class_names)
+
+
+def _of_classes(source: Source, rows: np.ndarray, known: list[str], wanted: Sequence[str]) -> np.ndarray:
+    """Those rows that are of the wanted classes, by name, or by number where classes have no names."""
+    labels = source.labels
+    known = known or [str(number) for number in range(source.classes)]
+    strange = [name for name in wanted if name not in known]
+    if labels is None or strange:
+        raise InputError(f"there is no class {strange[0]!r}; there are {', '.join(known)}" if strange else "no labels")
+    numbers = torch.tensor([known.index(name) for name in wanted])
+    order = np.random.default_rng(0).permutation(rows)
+    return order[torch.isin(labels.cpu()[torch.from_numpy(order)], numbers).numpy()]
 
 
 def places(features: np.ndarray, method: str = "tsne", seed: int = 0) -> np.ndarray:

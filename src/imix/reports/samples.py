@@ -23,7 +23,7 @@ SOUNDS = 600  # at most
 VALUES = 24  # of a row, at most
 
 
-def choose(data: Data, most: int) -> tuple[str, np.ndarray]:
+def choose(data: Data, most: int | None) -> tuple[str, np.ndarray]:
     """Which part of the data to show, test samples where there are any, and which rows of it, in order."""
     part = "train" if data.test is None else "test"
     n = len(data.train if data.test is None else data.test)

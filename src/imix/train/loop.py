@@ -132,7 +132,7 @@ def train(
         own_randomness(device),
         compiling,
         fastest_algorithms(),
-        _stop_asked(checkpoint_path is not None) as stop_asked,
+        stopping(checkpoint_path is not None) as stop_asked,
     ):
         while epoch < settings.epochs:
             order = epoch_order(settings.seed, epoch, len(source))
@@ -264,7 +264,7 @@ def fastest_algorithms() -> Iterator[None]:
 
 
 @contextmanager
-def _stop_asked(listens: bool) -> Iterator[Any]:
+def stopping(listens: bool) -> Iterator[Any]:
     """A function that tells whether SIGTERM or SIGINT came; a second SIGINT interrupts at once."""
     asked = threading.Event()
 

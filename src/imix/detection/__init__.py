@@ -1,0 +1,63 @@
+"""What an encoder is worth for finding objects: fine-tuned as a Faster R-CNN on images in VOC's format."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from imix import distributed
+from imix.detection.finetune import Detection, finetune
+from imix.detection.precision import Found, Precision, Truth, average_precision
+from imix.detection.voc import Scene, Scenes, read_voc
+from imix.errors import InputError
+from imix.run import Run
+from imix.train.loop import pick_device, uses_bf16
+
+__all__ = [
+    "Detection",
+    "Found",
+    "Precision",
+    "Scene",
+    "Scenes",
+    "Truth",
+    "average_precision",
+    "detect",
+    "finetune",
+    "read_voc",
+]
+
+
+def detect(
+    run: "Run | str | Path",
+    data_dir: str | Path,
+    protocol: Detection = Detection(),
+    device: str = "auto",
+    progress: bool = True,
+) -> Precision:
+    """Average precision of a run's encoder, fine-tuned end to end as a detector on a folder in VOC's format.
+
+    The run's own encoder stays as it is. A fine-tuning that was stopped goes on from detection.pt in the run folder.
+    The result is added to the run folder's evaluations.jsonl. Started by torchrun, ranks share every batch.
+    """
+    from torchvision.models import ResNet
+
+    run = run if isinstance(run, Run) else Run.load(run)
+    if not isinstance(run.encoder[-1], ResNet):
+        name = run.config["architecture"]["encoder"]
+        kind = type(run.encoder[-1]).__name__ if name == "custom" else name
+        raise InputError(f"detection needs a ResNet (resnet18 to resnet152); the run's encoder is {kind}")
+    train, test = read_voc(data_dir)
+    joined = distributed.start()
+    try:
+        where = pick_device(device)
+        bf16 = uses_bf16(run.settings, where)
+        result = finetune(run.encoder, train, test, protocol, where, run.path, bf16, progress)
+        if run.path is not None and distributed.rank() == 0:
+            details = asdict(result)
+            constants = asdict(protocol) | {"train": len(train), "test": len(test), "bf16": bf16}
+            record = {"protocol": "detection", "data": str(data_dir), "value": details.pop("ap")}
+            with open(run.path / "evaluations.jsonl", "a") as file:
+                file.write(json.dumps(record | {"constants": constants, "details": details}) + "\n")
+    finally:
+        if joined:
+            distributed.stop()
+    return result

@@ -1,0 +1,221 @@
+"""An encoder for other libraries: the weights of a ResNet under their names, or any encoder as an ONNX graph.
+
+    torchvision   .safetensors or .pth, for torchvision.models.resnetN without its fc
+    timm          the same names, for timm.create_model("resnetN", num_classes=0)
+    detectron2    .pkl, for MODEL.WEIGHTS of its ResNets
+    onnx          .onnx, from raw inputs to features, standardisation included, for batches of any size
+
+The first three hold weights alone, so `export` says what inputs are to be standardised with.
+"""
+
+import copy
+import importlib.util
+import json
+import pickle
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from imix.data.mel import LogMel
+from imix.data.standardise import Standardise
+from imix.errors import InputError, first_line
+from imix.run import Run, load_encoder
+from imix.train.checkpoint import write_atomically
+
+if TYPE_CHECKING:
+    from torchvision.models import ResNet
+
+Format = Literal["torchvision", "timm", "detectron2", "onnx"]
+SUFFIXES = {
+    "torchvision": (".safetensors", ".pth"),
+    "timm": (".safetensors", ".pth"),
+    "detectron2": (".pkl",),
+    "onnx": (".onnx",),
+}
+BLOCKS: dict[tuple[object, ...], int] = {
+    ("BasicBlock", 2, 2, 2, 2): 18,
+    ("BasicBlock", 3, 4, 6, 3): 34,
+    ("Bottleneck", 3, 4, 6, 3): 50,
+    ("Bottleneck", 3, 4, 23, 3): 101,
+    ("Bottleneck", 3, 8, 36, 3): 152,
+}
+
+
+def export(run: "Run | str | Path", format: Format, out: str | Path) -> str:
+    """Write a run's encoder for another library; gives, in a few lines, how it is loaded there.
+
+    `run` is a run, its folder or its encoder.safetensors.
+    """
+    out = Path(out)
+    if format not in get_args(Format):
+        raise InputError(f"unknown format {format!r}; choose from {', '.join(get_args(Format))}")
+    if out.suffix not in SUFFIXES[format]:
+        raise InputError(f"{format} is written to {' or '.join(SUFFIXES[format])}; got {str(out)!r}")
+    if not out.parent.is_dir():
+        raise InputError(f"no folder {str(out.parent)!r}")
+    encoder = run.encoder if isinstance(run, Run) else load_encoder(run)
+    if format == "onnx":
+        return _to_onnx(encoder, _shape(run), out)
+    body = _resnet(encoder, format)
+    if format == "detectron2":
+        return _to_detectron2(encoder, body, out)
+    return _to_state_dict(encoder, body, format, out)
+
+
+def state_dict(body: nn.Module) -> dict[str, Tensor]:
+    """The weights of a ResNet by torchvision's names, which are timm's as well, without a classifier."""
+    state = body.state_dict().items()
+    return {name: value.detach().cpu().clone().contiguous() for name, value in state if not name.startswith("fc.")}
+
+
+def detectron2_name(name: str) -> str:
+    """What detectron2 calls a weight of torchvision's ResNet; a convolution's normalisation is a part of it there.
+
+    >>> detectron2_name("layer1.0.bn2.weight"), detectron2_name("layer4.0.downsample.1.bias")
+    ('res2.0.conv2.norm.weight', 'res5.0.shortcut.norm.bias')
+    >>> detectron2_name("bn1.running_mean")
+    'stem.conv1.norm.running_mean'
+    """
+    stage = re.match(r"layer(\d)\.", name)
+    name = f"res{int(stage[1]) + 1}.{name[stage.end() :]}" if stage else f"stem.{name}"
+    name = re.sub(r"\bbn(\d)\b", r"conv\1.norm", name)
+    return name.replace("downsample.0", "shortcut").replace("downsample.1", "shortcut.norm")
+
+
+def _to_state_dict(encoder: nn.Sequential, body: "ResNet", format: str, out: Path) -> str:
+    mean, deviation = _statistics(encoder, body)
+    state, channels, small = state_dict(body), body.conv1.in_channels, _has_small_stem(body)
+    about = {"mean": json.dumps(mean), "std": json.dumps(deviation), "in_chans": str(channels)}
+
+    def write(unfinished: Path) -> None:
+        if out.suffix == ".pth":
+            torch.save(state, unfinished)
+        else:
+            from safetensors.torch import save
+
+            unfinished.write_bytes(save(state, {"format": "pt"} | about))
+
+    write_atomically(out, write)
+    depth = _depth(body)
+    name = f"resnet{depth}" if depth else "the same ResNet"
+    if format == "timm":
+        how = f"timm.create_model({name!r}, num_classes=0, in_chans={channels}).load_state_dict(state)"
+    else:
+        how = f"torchvision.models.{name}(), with fc = nn.Identity(): load_state_dict(state)"
+    lines = [f"{how}; inputs are colours in 0..1, minus mean {_listed(mean)}, divided by std {_listed(deviation)}"]
+    kernel = body.conv1.kernel_size[0]
+    if small:
+        lines.append(f"set conv1 to a {kernel}x{kernel} convolution of stride 1 and maxpool to nn.Identity() before")
+    elif channels != 3 and format == "torchvision":
+        lines.append(f"set conv1 to a {kernel}x{kernel} convolution of {channels} channels before")
+    return "\n".join(lines)
+
+
+def _to_detectron2(encoder: nn.Sequential, body: "ResNet", out: Path) -> str:
+    if _has_small_stem(body) or body.conv1.in_channels != 3:
+        raise InputError("detectron2's ResNets have the standard stem and take three channels; this encoder's differ")
+    mean, deviation = _statistics(encoder, body)
+    state = {
+        detectron2_name(name): value.numpy() for name, value in state_dict(body).items() if "num_batches" not in name
+    }
+    content = pickle.dumps({"model": state, "__author__": "imix", "matching_heuristics": True})
+
+    def write(unfinished: Path) -> None:
+        unfinished.write_bytes(content)
+
+    write_atomically(out, write)
+    depth = _depth(body) or "as yours"
+    return "\n".join(
+        [
+            "MODEL:",
+            f'  WEIGHTS: "{out}"',
+            f"  PIXEL_MEAN: {_listed([255 * value for value in mean], 3)}",
+            f"  PIXEL_STD: {_listed([255 * value for value in deviation], 3)}",
+            "  RESNETS:",
+            f"    DEPTH: {depth}",
+            "    STRIDE_IN_1X1: False",
+            "INPUT:",
+            '  FORMAT: "RGB"',
+        ]
+    )
+
+
+def _to_onnx(encoder: nn.Sequential, shape: list[int] | None, out: Path) -> str:
+    missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError("format 'onnx' needs the extra: pip install 'imix-ssl[onnx]'")
+    if shape is None:
+        raise InputError("an encoder of samples with several fields cannot be written as onnx")
+    try:
+        program = traced(encoder, shape)
+
+        def write(unfinished: Path) -> None:
+            torch.onnx.export(
+                program,
+                f=unfinished,
+                input_names=["inputs"],
+                output_names=["features"],
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+
+        write_atomically(out, write)
+    except Exception as error:  # of many kinds, all saying that some operation has no counterpart
+        raise InputError(f"torch cannot write this encoder as onnx: {first_line(error)}") from error
+    sizes = ", ".join(map(str, shape))
+    return f"inputs: float32 (N, {sizes}), raw (images in 0..1, sounds in -1..1); features: float32 (N, F)"
+
+
+def traced(encoder: nn.Sequential, shape: list[int]) -> torch.export.ExportedProgram:
+    """The encoder's operations on a batch of any size."""
+    copied = copy.deepcopy(encoder).cpu().eval()
+    if isinstance(copied[0], LogMel):
+        copied[0] = nn.Sequential(*copied[0])  # a batch in one piece, whatever its size
+    batch = torch.export.Dim("batch", min=1)
+    return torch.export.export(copied, (torch.zeros(2, *shape),), dynamic_shapes=({0: batch},))
+
+
+def _resnet(encoder: nn.Sequential, format: str) -> "ResNet":
+    from torchvision.models import ResNet
+
+    if not isinstance(encoder[-1], ResNet):
+        kind = type(encoder[-1]).__name__
+        raise InputError(f"format {format!r} is for ResNets; the encoder is a {kind}, which onnx can hold")
+    return encoder[-1]
+
+
+def _statistics(encoder: nn.Sequential, body: "ResNet") -> tuple[list[float], list[float]]:
+    """Mean and deviation of the inputs, as the encoder takes them."""
+    if isinstance(encoder[0], Standardise):
+        return encoder[0].mean.tolist(), encoder[0].deviation.tolist()
+    return [0.0] * body.conv1.in_channels, [1.0] * body.conv1.in_channels
+
+
+def _shape(run: "Run | str | Path") -> list[int] | None:
+    """The shape of a sample, from the run or from the file."""
+    if isinstance(run, Run):
+        return run.config["architecture"]["shape"]
+    from safetensors import safe_open
+
+    path = Path(run)
+    with safe_open(path / "encoder.safetensors" if path.is_dir() else path, "pt") as file:
+        architecture: dict[str, Any] = json.loads(file.metadata()["imix"])
+    return architecture["shape"]
+
+
+def _depth(body: "ResNet") -> int | None:
+    """The number in a ResNet's name, if it is one of the usual ones."""
+    stages = [body.layer1, body.layer2, body.layer3, body.layer4]
+    return BLOCKS.get((type(body.layer1[0]).__name__, *map(len, stages)))
+
+
+def _has_small_stem(body: "ResNet") -> bool:
+    return not isinstance(body.maxpool, nn.MaxPool2d)
+
+
+def _listed(values: list[float], digits: int = 5) -> str:
+    return f"[{', '.join(f'{value:.{digits}f}' for value in values)}]"
