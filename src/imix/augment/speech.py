@@ -19,7 +19,7 @@ from imix.data.mel import Clip, Spectrum, as_reals
 AMPLITUDE = (0.7, 1.1)
 SPEED = STRETCH = 0.2  # at most that much faster or slower
 NOISE = 0.45  # share of the noise at most
-PIECE = 32  # samples that a CPU takes at a time
+PIECE = 64  # samples that a core takes at a time, at most
 
 
 class Draw(NamedTuple):
@@ -117,26 +117,39 @@ def moved(z: Tensor, rate: Tensor, shift: Tensor) -> Tensor:
     """Spectra (N, T, BINS), stretched and then shifted, T frames of them; what goes over their end is lost."""
     frames = z.shape[1]
     sounding = torch.arange(frames, device=z.device) * rate[:, None] < frames
-    return shifted(stretched(z, rate), shift, frames, sounding)
+    return _vocoder(z, *(shifted(matrix, shift, frames, sounding) for matrix in _vocoder_matrices(frames, rate)))
 
 
 def stretched(z: Tensor, rate: Tensor) -> Tensor:
     """Spectra (N, T, BINS) played `rate` (N,) times as fast at the same pitch: a phase vocoder.
 
-    Magnitudes are interpolated; from one frame to the next the phase moves as it does between the two frames that it
-    lies between. (The usual expected advance is a whole number of turns away from that, and drops out.) There are
-    frames for the slowest rate; those of faster ones end in silence.
+    There are frames for the slowest rate; those of faster ones end in silence.
     """
-    end = z.shape[1]
-    place = torch.arange(math.ceil(end / (1 - STRETCH)), device=z.device) * rate[:, None]
-    left = place.long().clamp(max=end)
-    # Parts of their own, since few processors are quick with complex numbers; silence follows.
-    real, imaginary = (nn.functional.pad(part, (0, 0, 0, 2)) for part in (z.real, z.imag))
-    size, angle = torch.hypot(real, imaginary), torch.atan2(imaginary, real)
-    between = torch.lerp(_take(size, left), _take(size, left + 1), (place - left)[..., None])
-    before = left[:, :-1]
-    phase = torch.cat([angle[:, :1], _take(angle, before + 1) - _take(angle, before)], 1).cumsum(1)
-    return torch.complex(between * phase.cos(), between * phase.sin())
+    return _vocoder(z, *_vocoder_matrices(z.shape[1], rate))
+
+
+def _vocoder_matrices(frames: int, rate: Tensor) -> tuple[Tensor, Tensor]:
+    """What makes magnitudes and phases of new frames of those of old ones, (N, new, old) each.
+
+    Magnitudes are interpolated; from one frame to the next the phase moves as it does between the two frames that it
+    lies between. (The usual expected advance is a whole number of turns away from that, and drops out.) What lies
+    beyond the last frame is silent.
+    """
+    old = torch.arange(frames, device=rate.device)
+    place = torch.arange(math.ceil(frames / (1 - STRETCH)), device=rate.device) * rate[:, None]
+    left = place.long()
+    from_left, from_right = ((at[..., None] == old).float() for at in (left, left + 1))
+    weights = torch.lerp(from_left, from_right, (place - left)[..., None])
+    moves = nn.functional.pad((from_right - from_left)[:, :-1].cumsum(1), (0, 0, 1, 0))
+    return weights, moves + (old == 0)
+
+
+def _vocoder(z: Tensor, weights: Tensor, turns: Tensor) -> Tensor:
+    # Parts of their own, since few processors are quick with complex numbers.
+    real, imaginary = z.real.contiguous(), z.imag.contiguous()
+    size = weights @ torch.hypot(real, imaginary)
+    phase = turns @ torch.atan2(imaginary, real)
+    return torch.complex(size * phase.cos(), size * phase.sin())
 
 
 def shifted(z: Tensor, by: Tensor, frames: int | None = None, sounding: Tensor | None = None) -> Tensor:
@@ -163,7 +176,8 @@ def apply(function: Callable[..., Tensor], x: Tensor, *drawn: Tensor) -> Tensor:
     if x.device.type != "cpu":
         return function(x, *drawn)
     threads = torch.get_num_threads()
-    pieces = zip(*(each.split(PIECE) for each in (x, *drawn)), strict=True)
+    piece = min(PIECE, math.ceil(len(x) / threads))
+    pieces = zip(*(each.split(piece) for each in (x, *drawn)), strict=True)
     torch.set_num_threads(1)
     try:
         return torch.cat(list(_pool(threads).map(lambda piece: function(*piece), pieces)))
