@@ -53,7 +53,7 @@ def write_report(
         "style": (parts / "page.css").read_text(),
         "plotly": get_plotlyjs(),
         "script": (parts / "page.js").read_text(),
-        "table": _table([*arms, *baselines]),
+        "table": _table(arms, baselines),
         "note": html.escape(note),
         "constants": _constants(arms),
         "settings": _settings(arms),
@@ -65,19 +65,20 @@ def write_report(
     return path
 
 
-def _table(arms: list[Arm]) -> str:
-    """Results: a row for each arm, a column for each protocol; the best of the column stands out."""
+def _table(arms: list[Arm], baselines: list[Arm]) -> str:
+    """Results: a row for each arm, a column for each protocol; the best arm of a column stands out."""
     protocols = list(dict.fromkeys(protocol for arm in arms for protocol in arm.results))
     if not protocols:
         return "<p>Not evaluated yet: <code>imix evaluate RUN</code>.</p>"
     means = {protocol: [_mean(arm, protocol) for arm in arms] for protocol in protocols}
     rows = ""
-    for at, arm in enumerate(arms):
+    for arm in (*arms, *baselines):
         cells = ""
         for protocol in protocols:
             known = [mean for mean in means[protocol] if mean is not None]
             best = min(known) if protocol.startswith("fed") else max(known)
-            kind = ' class="best"' if len(known) > 1 and means[protocol][at] == best else ""
+            stands_out = len(known) > 1 and arm not in baselines and _mean(arm, protocol) == best
+            kind = ' class="best"' if stands_out else ""
             cells += f"<td{kind}>{arm.accuracy(protocol)}</td>"
         rows += f"<tr><th>{html.escape(arm.name)}</th>{cells}</tr>"
     units = [
