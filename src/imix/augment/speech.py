@@ -145,11 +145,11 @@ def _vocoder_matrices(frames: int, rate: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _vocoder(z: Tensor, weights: Tensor, turns: Tensor) -> Tensor:
-    # Parts of their own, since few processors are quick with complex numbers.
+    # Parts of their own, since few processors are quick with complex numbers; they are large, and changed in place.
     real, imaginary = z.real.contiguous(), z.imag.contiguous()
     size = weights @ torch.hypot(real, imaginary)
-    phase = turns @ torch.atan2(imaginary, real)
-    return torch.complex(size * phase.cos(), size * phase.sin())
+    phase = turns @ imaginary.atan2_(real)
+    return torch.complex(phase.cos().mul_(size), phase.sin_().mul_(size))
 
 
 def shifted(z: Tensor, by: Tensor, frames: int | None = None, sounding: Tensor | None = None) -> Tensor:
