@@ -8,32 +8,15 @@ torchvision runs on one core, as one worker of a loader does; multiply by the wo
 
 import argparse
 import json
-import time
 from collections.abc import Callable
 
 import numpy as np
 import torch
+from clock import rate
 from PIL import Image
 from torchvision import transforms
 
 from imix.augment import image
-
-
-def rate(make: Callable[[], int], device: torch.device, seconds: float = 3.0) -> float:
-    """Views per second of a function that makes some and says how many."""
-
-    def wait() -> None:
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-
-    for _ in range(3):
-        make()
-    wait()
-    started, made = time.monotonic(), 0
-    while time.monotonic() - started < seconds:
-        made += make()
-        wait()
-    return made / (time.monotonic() - started)
 
 
 def main() -> None:

@@ -9,11 +9,11 @@ installed, imix is measured alone.
 
 import argparse
 import json
-import time
 from collections.abc import Callable
 
 import numpy as np
 import torch
+from clock import rate
 from torch import nn
 
 from imix.augment import speech
@@ -21,23 +21,6 @@ from imix.augment.speech import SpeechViews
 from imix.data.mel import HOP, WINDOW, Clip, Mel
 
 CLIP = Clip()
-
-
-def rate(make: Callable[[], int], device: torch.device, seconds: float = 4.0) -> float:
-    """Views per second of a function that makes some and says how many."""
-
-    def wait() -> None:
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-
-    for _ in range(3):
-        make()
-    wait()
-    started, made = time.monotonic(), 0
-    while time.monotonic() - started < seconds:
-        made += make()
-        wait()
-    return made / (time.monotonic() - started)
 
 
 def with_librosa(rng: np.random.Generator, waves: np.ndarray, noises: np.ndarray) -> Callable[[], int]:

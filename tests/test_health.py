@@ -111,6 +111,30 @@ def test_rank_counts_the_directions_in_use(directions):
     assert health(basis, basis)["rank"] == pytest.approx(directions, rel=1e-4)
 
 
+def test_nearest_is_the_share_whose_nearest_other_sample_is_alike():
+    torch.manual_seed(0)
+    a, labels = torch.randn(30, 3), torch.arange(30) % 3 - 1  # a third has no label
+    unit = a / a.norm(dim=1, keepdim=True)
+    known = [i for i in range(30) if labels[i] >= 0]
+    alike = [
+        labels[max((j for j in known if j != i), key=lambda j, i=i: float(unit[i] @ unit[j]))] == labels[i]
+        for i in known
+    ]
+    assert health(a, a, labels)["nearest"] == pytest.approx(np.mean([bool(one) for one in alike]))
+    assert "nearest" not in health(a, a) and "nearest" not in health(a, a, torch.full((30,), -1))
+
+
+def test_labels_are_measured_by_and_not_learned_from():
+    torch.manual_seed(0)
+    x, labels = torch.randn(64, 6), torch.arange(64) % 4
+    with_labels = imix.pretrain(x, QUICK, labels=labels, progress=False)
+    without = imix.pretrain(x, QUICK, progress=False)
+    assert "nearest" not in without.metrics[-1]
+    assert all(a.equal(b) for a, b in zip(with_labels.encoder.parameters(), without.encoder.parameters(), strict=True))
+    longer = imix.pretrain(x, replace(QUICK, epochs=30), labels=labels, progress=False)
+    assert any(0 <= record.get("nearest", -1) <= 1 for record in longer.metrics)
+
+
 def test_health_of_one_sample_or_of_nothing_but_zeros_is_finite():
     for features in (torch.ones(1, 4), torch.zeros(8, 4)):
         assert all(math.isfinite(value) for value in health(features, features).values())

@@ -21,6 +21,7 @@ from imix.train.checkpoint import write_text
 CURVES = {
     "loss": "loss",
     "knn": "nearest neighbours' accuracy",
+    "nearest": "nearest of the batch is of the same class",
     "rank": "effective rank of features",
     "alignment": "alignment of views (low is close)",
     "uniformity": "uniformity (low is spread out)",

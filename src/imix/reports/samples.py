@@ -2,7 +2,6 @@
 
 import base64
 import io
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from imix.batch import as_floats
 from imix.data import Data
 from imix.data.mel import FLOOR, LogMel
 from imix.data.tabular import read_frames
-from imix.errors import InputError
 from imix.run import Run
 
 THUMB = 48  # pixels at most
@@ -98,13 +96,10 @@ def _uri(kind: str, content: bytes) -> str:
 def _rows(run: Run, data: Data, part: str, rows: np.ndarray, encoded: Tensor) -> tuple[list[str], list[list[Any]]]:
     """The columns of a table with the values they have in its file, or the numbers of an array."""
     if data.table is not None and Path(data.name).is_file():
-        try:
-            frame = read_frames(Path(data.name), data.reading, run.table)[0 if part == "train" else 1].take(rows)
-            names: Sequence[str] = frame.columns[:VALUES]
-            values = [[_short(value) for value in frame.column(name).to_pylist()] for name in names]
-            return list(names), [list(row) for row in zip(*values, strict=True)]
-        except (InputError, OSError):
-            pass  # the file is not what it was
+        frame = read_frames(Path(data.name), data.reading, run.table)[0 if part == "train" else 1].take(rows)
+        names = list(frame.columns[:VALUES])
+        values = [[_short(value) for value in frame.column(name).to_pylist()] for name in names]
+        return names, [list(row) for row in zip(*values, strict=True)]
     shown = encoded[:, :VALUES].double().numpy().round(3)
     return [str(number) for number in range(shown.shape[1])], shown.tolist()
 

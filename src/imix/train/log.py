@@ -89,6 +89,8 @@ class Progress:
         text = f"epoch {record['epoch']}  loss {record['loss']:.4f}  {record['views_per_second']:,.0f} views/s"
         if "rank" in record:
             self.last["rank"] = f"  rank {record['rank']:.0f}"
+        if "nearest" in record:
+            self.last["nearest"] = f"  nearest alike {100 * record['nearest']:.0f} %"
         if "knn" in record:
             self.last["knn"] = f"  kNN {100 * record['knn']:.1f} %"
         text += "".join(self.last.values())

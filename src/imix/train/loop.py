@@ -137,10 +137,11 @@ def train(
         while epoch < settings.epochs:
             order = epoch_order(settings.seed, epoch, len(source))
             own = order[: steps * batch_size].view(steps, world, share)[step:, rank]
-            for batch, labels in source.batches(own):
+            for batch, known in source.batches(own):
                 lr = learning_rate(settings, batch_size, epoch, step, steps)
                 batch = map_fields(lambda x: x.to(device, non_blocking=True), batch)
-                labels = labels.to(device) if labels is not None and learner.supervised else None
+                known = None if known is None else known.to(device)  # to be measured by, not to be learned from
+                labels = known if learner.supervised else None
                 losses.append(take_step(batch, labels, lr, (settings.seed, epoch, step, rank)))
                 step, steps_since = step + 1, steps_since + 1
                 done = epoch * steps + step
@@ -161,9 +162,9 @@ def train(
                     if watch.due(
                         done, before=max((done - 1) // RECORD_EVERY * RECORD_EVERY, (done - 1) // steps * steps)
                     ):
-                        features = [learner.encode(augment(as_floats(batch))) for _ in range(2)]
-                        record |= health(*features)
-                        watch.alive(done, record["loss"], features[0])
+                        first, second = (learner.encode(augment(as_floats(batch))) for _ in range(2))
+                        record |= health(first, second, known)
+                        watch.alive(done, record["loss"], first)
                     log.write(record)
                     losses, last_record, steps_since = [], time.monotonic(), 0
                 if step == steps:
