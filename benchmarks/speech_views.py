@@ -14,7 +14,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from clock import rate
-from torch import nn
 
 from imix.augment import speech
 from imix.augment.speech import SpeechViews
@@ -26,6 +25,7 @@ CLIP = Clip()
 def with_librosa(rng: np.random.Generator, waves: np.ndarray, noises: np.ndarray) -> Callable[[], int]:
     """The paper's views as one would write them with librosa."""
     import librosa
+    from threadpoolctl import threadpool_limits  # comes with librosa
 
     def spectrum(wave: np.ndarray) -> np.ndarray:
         if rng.random() < 0.5:
@@ -52,7 +52,11 @@ def with_librosa(rng: np.random.Generator, waves: np.ndarray, noises: np.ndarray
             z = z * (1 - share) + spectrum(noises[rng.integers(len(noises))]) * share
         return librosa.power_to_db(filters @ np.abs(z) ** 2, ref=np.max)
 
-    return lambda: len([view(wave) for wave in waves])
+    def views() -> int:
+        with threadpool_limits(1):  # or numpy's product with the filters keeps every core busy, to no gain
+            return len([view(wave) for wave in waves])
+
+    return views
 
 
 def main() -> None:
@@ -66,7 +70,7 @@ def main() -> None:
     clips = (3000 * rng.standard_normal((given.batch, 1, CLIP.samples))).astype(np.int16)
     noise = (1000 * rng.standard_normal((100, 1, CLIP.samples))).astype(np.int16)
     waves = (torch.from_numpy(clips).float() / 32768).to(device)
-    views = nn.Sequential(SpeechViews(CLIP, torch.from_numpy(noise)), Mel(CLIP.rate, CLIP.mels)).to(device)
+    views = SpeechViews(CLIP, torch.from_numpy(noise), then=Mel(CLIP.rate, CLIP.mels)).to(device)  # as in training
     ways: dict[str, Callable[[], int]] = {"imix": lambda: len(views(waves))}
     if device.type == "cuda":
         compiled = torch.compile(views)

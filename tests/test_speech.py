@@ -11,7 +11,7 @@ import torch
 from torch.testing import assert_close
 
 from imix.augment import speech
-from imix.augment.speech import Draw, SpeechViews, apply, moved, resampled, shifted, stretched
+from imix.augment.speech import Draw, SpeechViews, _neighbours, apply, moved, resampled, shifted, stretched, where
 from imix.data.mel import BINS, HOP, WINDOW, Clip, LogMel, Mel, Spectrum, as_reals, mel_filters
 
 CLIP = Clip()
@@ -506,6 +506,37 @@ def test_a_batch_in_pieces_is_the_batch_at_once(n):
     views, draws = SpeechViews(CLIP, waves(3, seed=7)), drawn(n)
     together = views.view(waves(n), *draws)
     assert_close(apply(views.view, waves(n), *draws), together, atol=1e-5 * together.abs().max().item(), rtol=0)
+
+
+@pytest.mark.parametrize("n", [1, 33, 100])
+@pytest.mark.parametrize("noise", [False, True])
+def test_views_made_in_another_order_are_in_that_of_their_clips(n, noise):
+    views, x, device = SpeechViews(CLIP, waves(3, seed=7) if noise else None), waves(n), torch.device("cpu")
+    torch.manual_seed(0)
+    draws = [*views.draw(n, device)]
+    if noise:
+        share = views.sometimes(0.05 + 0.4 * torch.rand(n), 0.0)
+        draws += [share, torch.randint(3, (n,)), *views.draw(n, device)]
+    made = apply(views.view, x, *draws)
+    for i in range(n):
+        alone = views.view(x[i : i + 1], *(each[i : i + 1] for each in draws))
+        assert_close(made[i], alone[0], atol=1e-5 * alone.abs().max().item(), rtol=0)
+
+
+@pytest.mark.parametrize("chosen", ["0000", "1111", "0110", "0011", "1011", "0001"])
+def test_only_what_is_chosen_is_changed(chosen):
+    chosen = torch.tensor([each == "1" for each in chosen])
+    x, by = torch.rand(4, 3), torch.rand(4)
+    expected = torch.where(chosen[:, None], x + by[:, None], x)
+    assert torch.equal(where(chosen, lambda x, by: x + by[:, None], x.clone(), by), expected)
+
+
+def test_clips_to_which_the_same_happens_are_neighbours(draws):
+    order = _neighbours(tuple(torch.from_numpy(draws)))
+    assert torch.equal(order.sort().values, torch.arange(MANY))
+    noisy = draws[4] > 0
+    for happens in (noisy, draws[2] != 1, noisy & (draws[8] != 1)):  # noise, stretched, noise stretched
+        assert np.count_nonzero(np.diff(happens[order])) <= 2
 
 
 @pytest.mark.parametrize("n", [1, 17])

@@ -11,6 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from imix.batch import as_floats
@@ -19,7 +20,7 @@ from imix.data.mel import Clip, Spectrum, as_reals
 AMPLITUDE = (0.7, 1.1)
 SPEED = STRETCH = 0.2  # at most that much faster or slower
 NOISE = 0.45  # share of the noise at most
-PIECE = 64  # samples that a core takes at a time, at most
+PIECE = 32  # samples that a core takes at a time, at most
 
 
 class Draw(NamedTuple):
@@ -95,7 +96,7 @@ class SpeechViews(nn.Module):
     def noisy(self, z: Tensor, share: Tensor, which: Tensor, *draw: Tensor) -> Tensor:
         """Spectra with a share of noise, to which that happened."""
         assert self.noise is not None
-        noise = self.changed(as_floats(self.noise[which]), *draw)
+        noise = self.changed(as_floats(self.noise.index_select(0, which)), *draw)
         mixed = torch.lerp(as_reals(z), as_reals(noise), share.view(-1, 1, 1))
         return torch.view_as_complex(mixed.unflatten(2, (-1, 2)))
 
@@ -103,14 +104,13 @@ class SpeechViews(nn.Module):
 def resampled(waves: Tensor, step: Tensor) -> Tensor:
     """Waveforms (N, 1, L) at every `step`-th place, (N,), with straight lines between samples; silence at their end."""
     length = waves.shape[2]
+    silence = (0, math.ceil(2 * SPEED * length))  # more than the fastest reach
+    here, after = (F.pad(each, silence) for each in (waves, torch.cat([waves[..., 1:], waves[..., -1:]], 2)))
     index = torch.arange(length, device=waves.device)
     ahead = index * (step - 1)[:, None, None]  # of the sample of that number, which is exact in float32
     whole = ahead.floor()
     left = index + whole.long()
-    value = torch.lerp(
-        waves.gather(2, left.clamp(max=length - 1)), waves.gather(2, (left + 1).clamp(max=length - 1)), ahead - whole
-    )
-    return torch.where(left < length, value, 0.0)
+    return here.gather(2, left).lerp_(after.gather(2, left), ahead - whole)
 
 
 def moved(z: Tensor, rate: Tensor, shift: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ def _vocoder_matrices(frames: int, rate: Tensor) -> tuple[Tensor, Tensor]:
     left = place.long()
     from_left, from_right = ((at[..., None] == old).float() for at in (left, left + 1))
     weights = torch.lerp(from_left, from_right, (place - left)[..., None])
-    moves = nn.functional.pad((from_right - from_left)[:, :-1].cumsum(1), (0, 0, 1, 0))
+    moves = F.pad((from_right - from_left)[:, :-1].cumsum(1), (0, 0, 1, 0))
     return weights, moves + (old == 0)
 
 
@@ -176,13 +176,31 @@ def apply(function: Callable[..., Tensor], x: Tensor, *drawn: Tensor) -> Tensor:
     if x.device.type != "cpu":
         return function(x, *drawn)
     threads = torch.get_num_threads()
-    piece = min(PIECE, math.ceil(len(x) / threads))
-    pieces = zip(*(each.split(piece) for each in (x, *drawn)), strict=True)
+    pieces = _neighbours(drawn).split(min(PIECE, math.ceil(len(x) / threads)))
     torch.set_num_threads(1)
     try:
-        return torch.cat(list(_pool(threads).map(lambda piece: function(*piece), pieces)))
+        made = _pool(threads).map(lambda rows: function(*(each.index_select(0, rows) for each in (x, *drawn))), pieces)
+        views = x.new_empty(0)
+        for rows, piece in zip(pieces, made, strict=True):  # while others are made, so that few are held
+            if not len(views):
+                views = piece.new_empty(len(x), *piece.shape[1:])
+            views.index_copy_(0, rows, piece)
+        return views
     finally:
         torch.set_num_threads(threads)
+
+
+def _neighbours(drawn: tuple[Tensor, ...]) -> Tensor:
+    """An order of samples in which the same happens to neighbours: a Gray code of what does, the dearest first."""
+
+    def steps(_amplitude: Tensor, step: Tensor, rate: Tensor, shift: Tensor) -> Tensor:
+        return torch.stack([rate != 1, (rate == 1) & (shift != 0), step != 1])
+
+    happens = steps(*drawn[:4])
+    if len(drawn) > 4:
+        noisy = drawn[4] > 0
+        happens = torch.cat([noisy[None], torch.stack([happens, noisy & steps(*drawn[6:])], 1).flatten(0, 1)])
+    return (2 ** torch.arange(len(happens)).flip(0) @ (happens.cumsum(0) % 2)).argsort(descending=True, stable=True)
 
 
 @cache
@@ -198,6 +216,11 @@ def where(chosen: Tensor, change: Callable[..., Tensor], x: Tensor, *drawn: Tens
     if x.device.type != "cpu":
         return change(x, *drawn)
     rows = chosen.nonzero()[:, 0]
-    if len(rows):
+    if len(rows) == len(x):
+        return change(x, *drawn)
+    if len(rows) and rows[-1] - rows[0] < len(rows):  # neighbours, which need not be gathered
+        part = slice(int(rows[0]), int(rows[-1]) + 1)
+        x[part] = change(x[part], *(each[part] for each in drawn))
+    elif len(rows):
         x.index_copy_(0, rows, change(x.index_select(0, rows), *(each[rows] for each in drawn)))
     return x

@@ -9,7 +9,6 @@ from functools import cache
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 WINDOW, HOP = 2048, 512  # samples of an STFT's window, and between windows
@@ -49,8 +48,12 @@ class Spectrum(nn.Module):
     def forward(self, waves: Tensor) -> Tensor:
         """Spectra of a batch."""
         reach = WINDOW // 2
-        mode = "reflect" if waves.shape[2] > reach else "constant"  # too short to be reflected
-        padded = F.pad(waves.float(), (reach, reach), mode=mode)[:, 0]
+        waves = waves[:, 0].float()
+        if waves.shape[1] > reach:
+            before, after = waves[:, 1 : reach + 1].flip(1), waves[:, -reach - 1 : -1].flip(1)
+        else:  # too short to be reflected
+            before = after = waves.new_zeros(len(waves), reach)
+        padded = torch.cat([before, waves, after], 1)  # sooner done than F.pad
         return torch.stft(padded, WINDOW, HOP, window=self.window, center=False, return_complex=True).transpose(1, 2)
 
 
