@@ -183,3 +183,21 @@ def test_every_public_name_can_be_had():
         assert getattr(imix, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = imix.nothing
+
+
+def test_data_sets_are_listed_and_fetched(capsys, monkeypatch):
+    from imix.data import FOLDERS, NAMED
+    from imix.data.catalogue import CATALOGUE
+
+    assert set(CATALOGUE) == {*NAMED, *FOLDERS, "voc"}
+    monkeypatch.setattr(sys, "argv", ["imix", "data", "list"])
+    main()
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in CATALOGUE)
+    monkeypatch.setattr(sys, "argv", ["imix", "data", "fetch", "digits"])
+    main()
+    assert "digits: 1,297 training and 500 test samples of shape (1, 8, 8), 10 classes" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["imix", "data", "fetch", "mnist"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "name the data set to fetch: digits, cifar10" in capsys.readouterr().err

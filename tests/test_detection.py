@@ -17,7 +17,7 @@ from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
 import imix
-from imix import InputError, Interrupted, TrainingError, distributed, encoders
+from imix import InputError, Interrupted, TrainingError, encoders, ranks
 from imix.data.standardise import Standardise
 from imix.detection import Detection, Found, Precision, Truth, average_precision, detect, finetune, read_voc
 from imix.detection.finetune import FILE, Tuning, _mirrored, rate_at
@@ -687,7 +687,7 @@ def work(rank: int, folder: str, shapes) -> None:
         refused = str(error)
     left = {"result": result.__dict__, "state": states[0], "synced": synced, "refused": refused}
     torch.save(left, f"{folder}/{rank}.pt")
-    distributed.stop()
+    ranks.stop()
 
 
 def test_two_ranks_train_one_detector(shapes, tmp_path):

@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.testing import assert_close
 
 from imix import distributed, losses
+from imix import ranks as joining
 from imix.distributed import SyncBatchNorm
 from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
 from imix.mix import Mix
@@ -152,7 +153,7 @@ def collectives(rank: int) -> dict:
     torch.manual_seed(rank)
     result["order"], result["back"] = distributed.shuffled(SHARE, torch.device("cpu"))
     result["shuffled rows"] = distributed.rows_of_this_rank(torch.arange(N), result["order"])
-    result["joined again"] = distributed.start()
+    result["joined again"] = joining.start()
     return result
 
 
@@ -262,7 +263,7 @@ def work(rank: int, folder: str) -> None:
         "shuffle": shuffle(rank),
     }
     torch.save(results, f"{folder}/{rank}.pt")
-    distributed.stop()
+    joining.stop()
 
 
 @pytest.fixture(scope="module")
@@ -416,7 +417,7 @@ def test_ranks_are_joined_once(ranks):
 def test_one_process_needs_no_collectives(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     x = torch.randn(3, 2, requires_grad=True)
-    assert not distributed.start()
+    assert not joining.start()
     assert (distributed.world_size(), distributed.rank(), distributed.own_offset(7)) == (1, 0, 0)
     assert distributed.all_ranks(x) is x
     assert distributed.sum_over_ranks(x) is x

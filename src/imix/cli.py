@@ -5,6 +5,7 @@ import functools
 import io
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 import imix
-from imix.errors import InputError, Interrupted, TrainingError
+from imix.errors import InputError, Interrupted, TrainingError, printable
+from imix.paper.switches import Switches
 from imix.settings import Reading, Settings
 
 BAD_INPUT, FAILED, RESUME_ME = 2, 1, 75  # exit codes; 75 is EX_TEMPFAIL: run the command again with --resume
@@ -203,6 +205,80 @@ def map(
     print(f"open {draw_map(run, out, data, method, samples, classes or (), data_dir=data_dir)}")
 
 
+def data(
+    action: Annotated[Literal["list", "fetch"], tyro.conf.Positional], name: Data = "", data_dir: str | None = None
+) -> None:
+    """The data sets that have a name: list them, or fetch one and say what is in it.
+
+    Args:
+        action: list or fetch.
+        name: Which to fetch.
+        data_dir: Folder with its files, to see whether they are as they should be.
+    """
+    from imix.data.catalogue import CATALOGUE, listed
+
+    if action == "list":
+        print(listed())
+        return
+    if name not in CATALOGUE or name == "voc":
+        raise InputError(f"name the data set to fetch: {', '.join(known for known in CATALOGUE if known != 'voc')}")
+    from imix.data import load
+
+    found = load(name, reading=Reading(data_dir=data_dir))
+    test = "" if found.test is None else f" and {len(found.test):,} test"
+    classes = f", {found.train.classes} classes" if found.train.labels is not None else ""
+    print(f"{name}: {len(found.train):,} training{test} samples of shape {found.train.shape}{classes}")
+
+
+def reproduce(
+    names: Annotated[list[str], tyro.conf.Positional],
+    switches: tyro.conf.OmitArgPrefixes[Switches],
+    list: bool = False,
+    budget: Literal["paper", "short", "smoke"] = "short",
+    row: tuple[str, ...] = (),
+    column: tuple[str, ...] = (),
+    seeds: int | None = None,
+    data_dir: Path | None = None,
+    devices: tuple[str, ...] = ("auto",),
+    part: str = "0/1",
+    slurm: bool = False,
+    out: Path = Path("imix-paper"),
+) -> None:
+    """Reproduce tables and figures of the paper, and set them beside its numbers; what is done is not done again.
+
+    Args:
+        names: table1, table2, table3, table4a, table4b, tableC1, tableC2, tableC3, figure2, figure3, figureC1,
+            supervised; or all.
+        switches: Where the paper leaves something open.
+        list: Show what there is, what it costs at the budget, and what is done.
+        budget: paper: its full length; short: what a GPU does in minutes; smoke: a try on tiny stand-in data.
+        row: Only rows that are named so, or in part (--row covtype "CIFAR-10, no augmentation").
+        column: Only these columns (--column "MoCo v2" "MoCo v2 + i-Mix").
+        seeds: Runs of each training; by default the paper's number at its budget, else one.
+        data_dir: Folder that has a folder for each data set, by its name; others are downloaded.
+        devices: Devices that work side by side (cuda:0 cuda:1); one that is named twice gets two trainings at a time.
+        part: I/N does the I-th of N shares of the trainings, counted from 0.
+        slurm: Write a script for Slurm instead, with a task for each training.
+        out: Folder for runs, results and the page.
+    """
+    from imix.paper.listing import listing, script
+    from imix.paper.reproduce import reproduce as start
+
+    if list:
+        print(listing(budget, out))
+        return
+    chosen: dict[str, Any] = {"budget": budget, "switches": switches, "rows": row, "columns": column, "seeds": seeds}
+    if slurm:
+        path = script(names, sys.argv[2:], out, **chosen)
+        print(f"wrote {path}; start it with: sbatch {path}")
+        return
+    share = re.fullmatch(r"(\d+)/(\d+)", part)
+    if share is None:
+        raise InputError(f"part must be I/N, such as 0/8; got {part!r}")
+    place = (int(share[1]), int(share[2]))
+    print(f"open {start(names, **chosen, data_dir=data_dir, devices=devices, part=place, out=out)}")
+
+
 def demo(out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = None) -> None:
     """See the effect of i-Mix in two minutes: digits, no augmentation, N-pair without and with it.
 
@@ -216,7 +292,7 @@ def demo(out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = Non
     start(out, seeds, epochs)
 
 
-COMMANDS = (demo, pretrain, evaluate, embed, transfer, report, map, export)
+COMMANDS = (demo, pretrain, evaluate, embed, transfer, report, map, export, data, reproduce)
 
 
 def main() -> None:
@@ -227,6 +303,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± is no reason to fail
+    if sys.argv[1:2] == ["pretrain"]:  # until pretraining listens itself: torch takes seconds to import
+        signal.signal(signal.SIGTERM, _stop)
     try:
         _parse()()
     except InputError as error:
@@ -240,6 +318,8 @@ def main() -> None:
         _leave("interrupted", 130)
     except OSError as error:
         _leave(str(error), FAILED)
+    except MemoryError as error:
+        _leave(f"there is not enough memory{f': {error}' if str(error) else ''}", FAILED)
 
 
 def _parse() -> Callable[[], None]:
@@ -279,6 +359,10 @@ def _one_line(boxed: str) -> str:
     return re.sub(r"^Error parsing __tyro-dummy-inner__\.\w+: ", "", " ".join(paragraph)) + " (see --help)"
 
 
+def _stop(number: int, frame: Any) -> None:
+    _leave("stopped before the run began; to go on: the same command with --resume", RESUME_ME)
+
+
 def _leave(message: str, code: int) -> None:
-    print(f"imix: {message}", file=sys.stderr)
+    print(f"imix: {printable(message)}", file=sys.stderr)
     sys.exit(code)

@@ -4,7 +4,6 @@ Gradients are those of the global loss. Each rank's loss is a mean over its own 
 averages gradients over ranks, so a collective's backward pass *sums* what all ranks send to a tensor: no 1/W is lost.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,23 +23,6 @@ def world_size() -> int:
 def rank() -> int:
     """Which of them this process is."""
     return dist.get_rank() if world_size() > 1 else 0
-
-
-def start() -> bool:
-    """Join the ranks that `torchrun` started, if it did; True if this call joined them."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
-        return False
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("cpu:gloo,cuda:nccl")
-    else:
-        dist.init_process_group("gloo")
-    return True
-
-
-def stop() -> None:
-    """Leave the ranks joined by `start`."""
-    dist.destroy_process_group()
 
 
 def wait() -> None:
@@ -68,6 +50,15 @@ def any_rank(flag: bool) -> bool:
     found = torch.tensor(int(flag))
     dist.all_reduce(found, dist.ReduceOp.MAX)
     return bool(found)
+
+
+def largest(*values: float) -> list[float]:
+    """The largest of each value over all ranks."""
+    if world_size() == 1:
+        return list(values)
+    found = torch.tensor(values, dtype=torch.float64)
+    dist.all_reduce(found, dist.ReduceOp.MAX)
+    return found.tolist()
 
 
 def mean_over_ranks(x: Tensor) -> Tensor:
@@ -159,22 +150,51 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
         """Normalise (N, C, ...) over all samples of all ranks while training; as usual otherwise."""
         if not self.training or world_size() == 1:
             return super().forward(input)
-        axes = [axis for axis in range(input.dim()) if axis != 1]
         shape = [1, -1] + [1] * (input.dim() - 2)
         x = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
-        here = x.new_tensor([x.numel() / x.shape[1]])  # ranks may bring different numbers of positions
-        totals = sum_over_ranks(torch.cat([x.sum(axes), here]))
-        count = totals[-1].detach()
-        mean = totals[:-1] / count
-        centred = x - mean.view(shape)
-        variance = sum_over_ranks(centred.square().sum(axes)) / count
+        normal, mean, variance, count = _Normalise.apply(x, self.eps)
         if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
             with torch.no_grad():
                 self.num_batches_tracked.add_(1)
                 step = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
                 self.running_mean.lerp_(mean.to(self.running_mean), step)
                 self.running_var.lerp_((variance * count / (count - 1)).to(self.running_var), step)
-        normal = centred * torch.rsqrt(variance + self.eps).view(shape)
         if self.affine:
             normal = normal * self.weight.view(shape) + self.bias.view(shape)
         return normal.to(input.dtype)
+
+
+class _Normalise(torch.autograd.Function):
+    """(N, C, ...) to mean 0 and variance 1 over all samples of all ranks, which tell each other once each way.
+
+    Gives the mean, variance and number of positions too, without gradient.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        axes = [axis for axis in range(x.dim()) if axis != 1]
+        shape = [1, -1] + [1] * (x.dim() - 2)
+        here = x.mean(axes)
+        scatter = (x - here.view(shape)).square().sum(axes)
+        own = torch.cat([here, scatter, x.new_tensor([x.numel() / x.shape[1]])])  # ranks may bring different numbers
+        told = [torch.empty_like(own) for _ in range(world_size())]
+        dist.all_gather(told, own)
+        means, scatters, counts = torch.stack(told).split([len(here), len(here), 1], 1)
+        count = counts.sum()
+        mean = (counts * means).sum(0) / count
+        variance = (scatters + counts * (means - mean).square()).sum(0) / count
+        scale = torch.rsqrt(variance + eps).view(shape)
+        normal = (x - mean.view(shape)) * scale
+        ctx.save_for_backward(normal, scale, count)
+        ctx.mark_non_differentiable(mean, variance, count)
+        return normal, mean, variance, count
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor, *unused: Tensor) -> tuple[Tensor, None]:
+        normal, scale, count = ctx.saved_tensors
+        axes = [axis for axis in range(grad.dim()) if axis != 1]
+        sums = torch.cat([grad.sum(axes), (grad * normal).sum(axes)])
+        dist.all_reduce(sums)
+        along, across = (part.view_as(scale) / count for part in sums.chunk(2))
+        return scale * (grad - along - normal * across), None

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from imix.data.mel import LogMel
 from imix.data.standardise import Standardise
-from imix.errors import InputError, first_line
+from imix.errors import InputError, StorageError, first_line
 from imix.run import Run, load_encoder
 from imix.train.checkpoint import write_atomically
 
@@ -92,13 +92,14 @@ def _to_state_dict(encoder: nn.Sequential, body: "ResNet", format: str, out: Pat
 
     def write(unfinished: Path) -> None:
         if out.suffix == ".pth":
-            torch.save(state, unfinished)
+            with open(unfinished, "wb") as file:  # through which a full disk says so
+                torch.save(state, file)
         else:
             from safetensors.torch import save
 
             unfinished.write_bytes(save(state, {"format": "pt"} | about))
 
-    write_atomically(out, write)
+    write_atomically(out, write, sum(value.nbytes for value in state.values()))
     depth = _depth(body)
     name = f"resnet{depth}" if depth else "the same ResNet"
     if format == "timm":
@@ -126,7 +127,7 @@ def _to_detectron2(encoder: nn.Sequential, body: "ResNet", out: Path) -> str:
     def write(unfinished: Path) -> None:
         unfinished.write_bytes(content)
 
-    write_atomically(out, write)
+    write_atomically(out, write, len(content))
     depth = _depth(body) or "as yours"
     return "\n".join(
         [
@@ -164,6 +165,8 @@ def _to_onnx(encoder: nn.Sequential, shape: list[int] | None, out: Path) -> str:
             )
 
         write_atomically(out, write)
+    except StorageError:
+        raise
     except Exception as error:  # of many kinds, all saying that some operation has no counterpart
         raise InputError(f"torch cannot write this encoder as onnx: {first_line(error)}") from error
     sizes = ", ".join(map(str, shape))

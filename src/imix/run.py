@@ -12,19 +12,21 @@ Nothing is ever unpickled from it.
 import json
 import shutil
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from imix import encoders
 from imix.data import Table
 from imix.data.mel import Clip, LogMel
 from imix.data.standardise import Standardise
-from imix.errors import InputError
+from imix.errors import InputError, first_line
 from imix.settings import Reading, Settings
-from imix.train.checkpoint import read_lines, write_atomically
+from imix.train.checkpoint import read_metrics, write_atomically
 
 
 @dataclass
@@ -39,12 +41,12 @@ class Run:
     @property
     def settings(self) -> Settings:
         """How it was trained."""
-        return Settings(**self.config["settings"])
+        return Settings(**_known(Settings, self.config["settings"]))
 
     @property
     def reading(self) -> Reading:
         """How the run's data was read."""
-        return Reading(**self.config["data"].get("reading", {}))
+        return Reading(**_known(Reading, self.config["data"].get("reading", {})))
 
     @property
     def table(self) -> Table | None:
@@ -57,34 +59,57 @@ class Run:
         """Read a run folder; `encoder` is the module to fill where a run was made with one of your own."""
         path = Path(path)
         config = read_config(path)
-        return cls(load_encoder(path, encoder), config, read_lines(path / "metrics.jsonl"), path)
+        return cls(load_encoder(path, encoder), config, read_metrics(path / "metrics.jsonl"), path)
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The configuration of the run in a folder."""
+    """The configuration of the run in a folder; what it does not say, since it is older, is as by default."""
     if not path.is_dir():
         raise InputError(f"no run folder {str(path)!r}")
     try:
-        config = json.loads((path / "config.json").read_text())
-        config["settings"], config["data"], config["architecture"], config["machine"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        for part in ("settings", "data", "architecture", "machine"):
+            dict.items(config[part])
+        str.strip(config["data"]["name"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{str(path)!r} is not a run folder: it has no config.json of imix") from error
+    try:
+        config["settings"] = _with_defaults(Settings(), config["settings"])
+        config["data"] = {"table": None, **config["data"]}
+        config["data"]["reading"] = _with_defaults(Reading(), config["data"].get("reading", {}))
+        config["architecture"] = {"groups": [], "clip": None, **config["architecture"]}
+    except (ValueError, TypeError) as error:
+        raise InputError(f"the config.json of {str(path)!r} is damaged: {first_line(error)}") from error
     return config
 
 
+def _with_defaults(defaults: "Settings | Reading", given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given, checked, and the defaults for what is not, as JSON has them."""
+    type(defaults)(**_known(type(defaults), given))
+    return json.loads(json.dumps(asdict(defaults))) | dict(given)
+
+
+def _known(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those values that this version has a name for."""
+    return {each.name: given[each.name] for each in fields(kind) if each.name in given}
+
+
 def clear(path: Path) -> None:
-    """Remove the run from a folder; other files in it stay."""
+    """Remove the run from a folder; other files in it stay, and so does config.json, by which it is known as a run.
+
+    The checkpoint goes first: a run without it begins anew, whatever else is still there.
+    """
     files = (
-        "metrics.jsonl",
         "checkpoint.pt",
+        "metrics.jsonl",
         "encoder.safetensors",
         "evaluations.jsonl",
         "detection.pt",
-        "config.json",
     )
     for name in files:
         (path / name).unlink(missing_ok=True)
-        (path / f".{name}.unfinished").unlink(missing_ok=True)
+    for unfinished in path.glob(".*.unfinished"):
+        unfinished.unlink(missing_ok=True)
     shutil.rmtree(path / "tensorboard", ignore_errors=True)
 
 
@@ -114,7 +139,7 @@ def save_encoder(path: Path, encoder: nn.Sequential, architecture: dict[str, Any
     def write(unfinished: Path) -> None:
         unfinished.write_bytes(content)
 
-    write_atomically(path, write)
+    write_atomically(path, write, len(content))
 
 
 def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Sequential:
@@ -133,18 +158,50 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
     if not path.is_file():
         raise InputError(f"no encoder at {str(path)!r}: the run is not finished, or this is not a run")
     try:
-        with safe_open(path, "pt") as file:
+        with open(path, "rb") as held, safe_open(_called(path, held.fileno()), "pt") as file:
             architecture = json.loads((file.metadata() or {})["imix"])
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise InputError(f"{str(path)!r} is not an encoder written by imix: {error}") from error
+    if not isinstance(architecture, dict) or not {"encoder", "shape", "groups", "standardise"} <= architecture.keys():
+        raise InputError(f"{str(path)!r} is not an encoder written by imix: its architecture is not known")
     if architecture["encoder"] == "custom" and encoder is None:
         raise InputError(f"{str(path)!r} holds weights of an encoder of your own; give that module as encoder=...")
+    if encoder is None:
+        _check_fit(path, architecture, state)
     whole = assemble(architecture, encoder)
     try:
         whole.load_state_dict(state)
     except RuntimeError as error:
         raise InputError(
-            f"the weights in {str(path)!r} do not fit the encoder: {str(error).splitlines()[-1]}"
+            f"the weights in {str(path)!r} do not fit the encoder: {str(error).splitlines()[-1].strip()}"
         ) from error
     return whole.eval()
+
+
+def _called(path: Path, number: int) -> str:
+    """A path that safetensors takes: by its name, or where that is no UTF-8, by the number under which it is open."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return f"/dev/fd/{number}"
+    return str(path)
+
+
+def _check_fit(path: Path, architecture: dict[str, Any], state: Mapping[str, Tensor]) -> None:
+    """Refuse a file whose weights are not those of the encoder it names, before that takes any memory."""
+    if str(architecture["encoder"]).startswith("timm:"):  # its models are as large as they are
+        return
+    try:
+        with torch.device("meta"):
+            expected = assemble(architecture).state_dict()
+    except InputError:
+        raise
+    except Exception as error:  # what a file says may be anything
+        raise InputError(f"{str(path)!r} names no encoder that can be made: {first_line(error)}") from error
+    for name in (*expected, *state):
+        wanted, found = (tuple(at[name].shape) if name in at else None for at in (expected, state))
+        if wanted != found:
+            raise InputError(
+                f"the weights in {str(path)!r} do not fit the encoder: {name} has shape {found}, not {wanted}"
+            )

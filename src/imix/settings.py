@@ -48,6 +48,8 @@ class Settings:
     or 152 (:small or :standard chooses the stem); timm:NAME (extra: timm)."""
     head: Literal["mlpbn", "mlpbn1", "mlp", "linear"] | None = None
     """Projection head; by default mlpbn, for moco and byol mlpbn1."""
+    predictor: Literal["mlpbn", "mlpbn1", "mlp", "linear"] | None = None
+    """Prediction head of byol; by default as the projection head."""
     dim: int = 128
     """Size of the embedding that the objective sees."""
     temperature: float = 0.2
@@ -173,7 +175,8 @@ def _check(given: Any) -> None:
         value = getattr(given, name)
         if (allowed := _choices(kind)) and value not in allowed:
             raise InputError(f"unknown {name} {value!r}; choose from {', '.join(map(str, allowed))}")
-        object.__setattr__(given, name, _number(name, kind, value))
+        listed = get_origin(kind) is tuple and isinstance(value, list)  # as JSON has it
+        object.__setattr__(given, name, tuple(value) if listed else _number(name, kind, value))
 
 
 def _choices(kind: Any) -> tuple[Any, ...]:

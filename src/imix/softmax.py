@@ -7,6 +7,7 @@ from torch import Tensor
 
 from imix.errors import InputError
 
+FUSED = False  # whether a GPU uses the kernels of imix.fused for large sizes, which have not been measured on one yet
 # An (anchors x columns) matrix with more entries than this is never held; blocks of at most this many are.
 LARGEST_BLOCK = 2**24
 
@@ -22,6 +23,11 @@ def log_sum_exp(q: Tensor, k: Tensor, temperature: float, own: Tensor | None = N
     q = q / temperature
     if len(q) * len(k) <= LARGEST_BLOCK:
         return _logits(q, k, own).logsumexp(1)
+    if FUSED and q.is_cuda and q.dtype == k.dtype == torch.float32:
+        from imix.fused import WIDEST, LogSumExp
+
+        if q.shape[1] <= WIDEST:
+            return LogSumExp.apply(q, k, own)
     return _Streamed.apply(q, k, own)
 
 

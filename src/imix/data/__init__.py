@@ -93,6 +93,8 @@ def _read(data: str | Path, reading: Reading, table: Table | None) -> Data:
     for place in (path, *([Path(reading.test)] if reading.test else [])):
         if not place.exists():
             raise InputError(f"no data set or file {str(data if place is path else place)!r} ({known})")
+        if not (place.is_file() or place.is_dir()):  # a pipe would be waited for, for ever
+            raise InputError(f"{str(place)!r} is neither a file nor a folder")
     if path.is_dir():
         return _read_folder(path, reading)
     if tabular:

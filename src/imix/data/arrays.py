@@ -1,6 +1,5 @@
 """Arrays and tensors, from memory or .npy and .npz files, as samples and labels: checked at the border."""
 
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 
 from imix.batch import Batch, as_floats, map_fields
-from imix.errors import InputError
+from imix.errors import InputError, first_line
 
 
 class Parts(NamedTuple):
@@ -31,8 +30,8 @@ def read_npz(path: Path) -> Parts:
     with _read(path, np.lib.npyio.NpzFile) as arrays:
         try:
             x, y, x_test, y_test = (arrays.get(key) for key in Parts._fields)
-        except (ValueError, zipfile.BadZipFile, EOFError) as error:
-            raise InputError(f"cannot read {path} as .npz: {error}") from error
+        except Exception as error:  # as above
+            raise InputError(f"cannot read {path} as .npz: {first_line(error)}") from error
         if x is None:
             raise InputError(f"{path} needs an array 'x' (and may have 'y', 'x_test', 'y_test'); it has {arrays.files}")
     if y_test is not None and x_test is None:
@@ -67,8 +66,8 @@ def class_numbers(labels: Any, n: int, name: str, known: Any = None) -> tuple[Te
 def _read(path: Path, kind: type) -> Any:
     try:
         found = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile, OSError) as error:
-        raise InputError(f"cannot read {path} as {path.suffix}: {error}") from error
+    except Exception as error:  # a damaged file fails in many ways, all of them the file's fault
+        raise InputError(f"cannot read {path} as {path.suffix}: {first_line(error)}") from error
     if not isinstance(found, kind):
         raise InputError(f"cannot read {path} as {path.suffix}: it holds another format")
     return found

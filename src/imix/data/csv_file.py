@@ -5,16 +5,15 @@ import csv
 import functools
 import io
 import re
-import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from imix.data.frame import Frame
+from imix.data.frame import Frame, place_for_arrow
 from imix.data.values import MISSING
-from imix.errors import InputError, first_line
+from imix.errors import InputError, StorageError, first_line, storing
+from imix.progress import Told
 
 COMPRESSIONS = {"": None, ".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 SUFFIXES = tuple(kind + compression for kind in (".csv", ".tsv") for compression in COMPRESSIONS)
@@ -53,6 +52,8 @@ def read_csv(path: Path, kinds: Mapping[str, str] | None = None, header: str = "
         try:
             types = {field.name: _lasting(field.type) for field in start().schema} | types
             table = _on_disk(start(), path.name)
+        except StorageError:
+            raise
         except (pa.ArrowInvalid, OSError) as error:
             failed = [columns[int(number)] for number in re.findall(r"CSV column #(\d+)", str(error))]
             if failed and types.get(failed[0]) != text:  # the first block's type does not hold for the file
@@ -63,6 +64,8 @@ def read_csv(path: Path, kinds: Mapping[str, str] | None = None, header: str = "
             else:
                 hint = "; is it UTF-8?" if "UTF8" in str(error) else ""
                 raise InputError(f"cannot read {path} as .csv: {first_line(error)}{hint}") from error
+
+    _check_quotes(path, table)
 
     @functools.cache
     def settled(name: str) -> Any:
@@ -103,7 +106,20 @@ def _header(path: Path, header: str) -> tuple[int, str, list[str]]:
 def _open(path: Path) -> Any:
     import pyarrow as pa
 
-    return pa.input_stream(str(path), compression=COMPRESSIONS.get(path.suffix.lower()))
+    return pa.input_stream(place_for_arrow(path), compression=COMPRESSIONS.get(path.suffix.lower()))
+
+
+def _check_quotes(path: Path, table: Any) -> None:
+    """Refuse a file with a quote that is never closed: its last row would hold all the rows that follow it."""
+    last = [column[-1].as_py() for column in table.columns if table.num_rows]
+    if not any(isinstance(value, str) and "\n" in value for value in last):
+        return
+    quotes = 0
+    with _open(path) as stream:
+        while block := stream.read(BLOCK):
+            quotes += block.count(b'"')
+    if quotes % 2:
+        raise InputError(f"cannot read {path} as .csv: a quote in row {table.num_rows} is never closed")
 
 
 def _is_number(text: str) -> bool:
@@ -139,14 +155,16 @@ def _on_disk(reader: Any, name: str) -> Any:
     import pyarrow as pa
 
     with tempfile.NamedTemporaryFile(prefix="imix-", suffix=".arrow") as file:
-        with pa.ipc.new_file(file.name, reader.schema) as writer:
-            rows, told = 0, time.monotonic()
-            for block in reader:
+        place, rows, size, told = Path(file.name), 0, 0, Told(f"reading {name}", unit="rows so far")
+        with storing(place):
+            writer = pa.ipc.new_file(file.name, reader.schema)
+        for block in reader:
+            rows, size = rows + block.num_rows, size + block.nbytes
+            with storing(place, size):
                 writer.write_batch(block)
-                rows += block.num_rows
-                if time.monotonic() - told > 10:
-                    print(f"reading {name}: {rows:,} rows so far", file=sys.stderr, flush=True)
-                    told = time.monotonic()
+            told(rows)
+        with storing(place, size):
+            writer.close()
         return pa.ipc.open_file(pa.memory_map(file.name)).read_all()
 
 

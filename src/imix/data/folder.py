@@ -5,7 +5,6 @@ What cannot be decoded is named, counted and left out; more than a few stop the 
 
 import os
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +15,7 @@ import numpy as np
 from imix.data.arrays import class_numbers
 from imix.data.source import Data, Source
 from imix.errors import InputError, first_line
+from imix.progress import Told
 from imix.settings import Reading
 
 CACHE = Path(os.environ.get("IMIX_CACHE") or "~/.cache/imix").expanduser()
@@ -105,7 +105,7 @@ def decode_all(paths: Sequence[Path], decode: Decode, into: np.ndarray, what: st
     """Decode files into the rows of an array; gives those that fill its first rows, the others are left out."""
     good: list[Path] = []
     broken: set[Path] = set()
-    told = time.monotonic()
+    told = Told("decoding", len(paths), what)
     for path, content in decoded(paths, decode):
         if isinstance(content, Exception):
             broken.add(path)
@@ -114,9 +114,7 @@ def decode_all(paths: Sequence[Path], decode: Decode, into: np.ndarray, what: st
         else:
             into[len(good)] = content
             good.append(path)
-        if time.monotonic() - told > 10:
-            print(f"decoding: {len(good):,} of {len(paths):,} {what}", file=sys.stderr, flush=True)
-            told = time.monotonic()
+        told(len(good) + len(broken))
     if not good:
         raise InputError(f"none of the {len(paths)} {what} can be decoded; the first is {str(paths[0])!r}")
     if broken:

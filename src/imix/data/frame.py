@@ -107,7 +107,7 @@ def read_parquet(path: Path) -> Frame:
     from pyarrow import parquet
 
     try:
-        file = parquet.ParquetFile(path, memory_map=True)
+        file = parquet.ParquetFile(place_for_arrow(path), memory_map=True)
         schema, rows = file.schema_arrow, file.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"cannot read {path} as .parquet: {first_line(error)}") from error
@@ -119,6 +119,15 @@ def read_parquet(path: Path) -> Frame:
             raise InputError(f"cannot read column {column!r} of {path}: {first_line(error)}") from error
 
     return Frame(str(path), _without_index(schema.names), rows, read)
+
+
+def place_for_arrow(path: Path) -> Any:
+    """A path as arrow takes it: by its name, or where that is no UTF-8, as an open file."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return open(path, "rb")
+    return str(path)
 
 
 def _plain_text(values: Any) -> Any:

@@ -109,7 +109,8 @@ def _fetch(archive: str, folder: Path) -> None:
         os.replace(unfinished, folder)
     except (OSError, tarfile.TarError) as error:
         raise InputError(
-            f"cannot fetch {archive} ({error}); unpack {archive}.tar.gz yourself and give its folder with --data-dir"
+            f"cannot fetch {archive} into {str(folder.parent)!r} ({error}); unpack {archive}.tar.gz yourself and give "
+            "its folder with --data-dir"
         ) from error
     finally:
         packed.unlink(missing_ok=True)

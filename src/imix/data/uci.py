@@ -1,5 +1,6 @@
 """The paper's tables, from the UCI repository: Forest CoverType and Higgs, with the paper's splits."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -71,8 +72,10 @@ def _covtype_file(folder: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _covtype_fetched() -> tuple[np.ndarray, np.ndarray]:
-    from sklearn.datasets import fetch_covtype
+    from sklearn.datasets import fetch_covtype, get_data_home
 
+    if not (Path(get_data_home()) / "covertype").exists():
+        print("fetching covtype (11 MB)", file=sys.stderr, flush=True)
     try:
         x, y = fetch_covtype(return_X_y=True)
     except OSError as error:

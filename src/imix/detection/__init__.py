@@ -1,15 +1,15 @@
 """What an encoder is worth for finding objects: fine-tuned as a Faster R-CNN on images in VOC's format."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
-from imix import distributed
+from imix import distributed, ranks
 from imix.detection.finetune import Detection, finetune
 from imix.detection.precision import Found, Precision, Truth, average_precision
 from imix.detection.voc import Scene, Scenes, read_voc
 from imix.errors import InputError
 from imix.run import Run
+from imix.train.checkpoint import append_line
 from imix.train.loop import pick_device, uses_bf16
 
 __all__ = [
@@ -46,18 +46,18 @@ def detect(
         kind = type(run.encoder[-1]).__name__ if name == "custom" else name
         raise InputError(f"detection needs a ResNet (resnet18 to resnet152); the run's encoder is {kind}")
     train, test = read_voc(data_dir)
-    joined = distributed.start()
+    joined = ranks.start()
     try:
         where = pick_device(device)
         bf16 = uses_bf16(run.settings, where)
-        result = finetune(run.encoder, train, test, protocol, where, run.path, bf16, progress)
+        with ranks.naming_lost_ranks():
+            result = finetune(run.encoder, train, test, protocol, where, run.path, bf16, progress)
         if run.path is not None and distributed.rank() == 0:
             details = asdict(result)
             constants = asdict(protocol) | {"train": len(train), "test": len(test), "bf16": bf16}
             record = {"protocol": "detection", "data": str(data_dir), "value": details.pop("ap")}
-            with open(run.path / "evaluations.jsonl", "a") as file:
-                file.write(json.dumps(record | {"constants": constants, "details": details}) + "\n")
+            append_line(run.path / "evaluations.jsonl", record | {"constants": constants, "details": details})
     finally:
         if joined:
-            distributed.stop()
+            ranks.stop()
     return result

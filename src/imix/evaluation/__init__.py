@@ -1,7 +1,6 @@
 """What an encoder is worth: `evaluate` with a protocol, `embed` for the vectors themselves."""
 
 import copy
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from imix.evaluation.linear import Linear, linear
 from imix.evaluation.pinv import PInv, pinv
 from imix.evaluation.vectors import embed, load_for
 from imix.run import Run
+from imix.train.checkpoint import append_line
 from imix.train.loop import pick_device, uses_bf16
 
 __all__ = ["KNN", "Linear", "PInv", "Result", "embed", "evaluate"]
@@ -74,6 +74,7 @@ def evaluate(
     standardise: bool = False,
     device: str = "auto",
     seed: int = 0,
+    constants: Any = None,
 ) -> Result:
     """What a run's frozen encoder is worth on data; `data` is what the run was trained on unless given.
 
@@ -85,14 +86,15 @@ def evaluate(
     samples, `data_dir`, the folder of a named data set's files. Data without a test part has a fifth held out, and rows
     without a label do not count. With `augment`, the linear classifier sees a new view of each training image in every
     epoch, as the paper's did: shifted by up to 4 pixels and mirrored, or cropped where images are larger than 64. With
-    `standardise`, other data than the run's is brought to mean 0 and deviation 1 by its own training samples. The
-    result is added to the run folder's evaluations.jsonl.
+    `standardise`, other data than the run's is brought to mean 0 and deviation 1 by its own training samples.
+    `constants` are a `Linear`, `KNN`, `PInv` or `Detection` other than the default. The result is added to the run
+    folder's evaluations.jsonl.
     """
     if protocol not in PROTOCOLS:
         raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")
     run = run if isinstance(run, Run) else Run.load(run)
     if protocol == "detection":
-        return _detection(run, data, data_dir, device, seed)
+        return _detection(run, data, data_dir, device, constants, seed)
     if data is None:
         data = run.config["data"]["name"]
         if data == "given":
@@ -111,23 +113,24 @@ def evaluate(
         train = Encoded(encoder, dataset.train, where, _views(dataset, protocol) if augment else None, bf16)
         held_out = Encoded(encoder, dataset.test, where, bf16=bf16)
         if protocol == "linear":
-            found = linear(train, held_out, classes, Linear(seed=seed))
-            details = asdict(found)
-            constants = asdict(Linear(seed=seed)) | split | ({"views": str(train.views)} if augment else {})
-            result = Result(protocol, dataset.name, details.pop("accuracy"), constants, details)
+            used = constants or Linear(seed=seed)
+            details = asdict(linear(train, held_out, classes, used))
+            told = asdict(used) | split | ({"views": str(train.views)} if augment else {})
+            result = Result(protocol, dataset.name, details.pop("accuracy"), told, details)
         elif protocol == "knn":
-            result = Result(protocol, dataset.name, knn(train, held_out, classes), asdict(KNN()) | split)
+            used = constants or KNN()
+            result = Result(protocol, dataset.name, knn(train, held_out, classes, used), asdict(used) | split)
         elif protocol == "fed":
             result = Result(protocol, dataset.name, fed(train, held_out), split)
         else:
-            result = Result(protocol, dataset.name, pinv(train, held_out, classes), asdict(PInv()) | split)
+            used = constants or PInv()
+            result = Result(protocol, dataset.name, pinv(train, held_out, classes, used), asdict(used) | split)
     if run.path is not None:
-        with open(run.path / "evaluations.jsonl", "a") as file:
-            file.write(json.dumps(asdict(result)) + "\n")
+        append_line(run.path / "evaluations.jsonl", asdict(result))
     return result
 
 
-def _detection(run: Run, data: Any, folder: str | None, device: str, seed: int) -> Result:
+def _detection(run: Run, data: Any, folder: str | None, device: str, constants: Any, seed: int) -> Result:
     """Average precision of a detector that begins with the run's encoder."""
     from imix.detection import Detection, detect
 
@@ -135,7 +138,7 @@ def _detection(run: Run, data: Any, folder: str | None, device: str, seed: int) 
         raise InputError(
             "detection needs data='voc' and data_dir=FOLDER, with VOC2007 or images of your own in its format"
         )
-    protocol = Detection(seed=seed)
+    protocol = constants or Detection(seed=seed)
     details = asdict(detect(run, folder, protocol, device))
     return Result("detection", "voc", details.pop("ap"), asdict(protocol), details)
 

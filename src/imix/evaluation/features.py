@@ -1,5 +1,6 @@
 """Features of a frozen encoder, made in pieces, with proof that the encoder was not touched."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,7 +10,9 @@ from torch import Tensor, nn
 from imix.augment import Augment
 from imix.batch import as_floats, laid_out, map_fields
 from imix.data import Source
+from imix.errors import InputError
 from imix.methods import evaluating
+from imix.progress import Told
 
 CHUNK = 1024  # samples encoded at a time
 
@@ -40,6 +43,7 @@ class Encoded:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor | None]]:
         rows = torch.arange(len(self.source)).split(CHUNK)
+        told, done = Told("encoding", len(self.source), "samples"), 0
         with torch.no_grad(), evaluating(self.encoder):
             for batch, labels in self.source.batches(rows):
                 x = as_floats(map_fields(lambda x: x.to(self.device), batch))
@@ -47,6 +51,8 @@ class Encoded:
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
                     features = self.encoder(x)
                 yield features.float() if self.bf16 else features, None if labels is None else labels.to(self.device)
+                done += len(features)
+                told(done)
 
     def features(self) -> Tensor:
         """All features, (N, F)."""
@@ -56,6 +62,19 @@ class Encoded:
         """All labels, (N,); the source must have them."""
         assert self.source.labels is not None
         return self.source.labels.to(self.device)
+
+
+def check_room(need: int, device: torch.device, classes: int, what: str) -> None:
+    """Refuse what takes more memory than the device has, before it fills it."""
+    if device.type == "cuda":
+        there = torch.cuda.mem_get_info(device)[1]
+    else:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if need > there:
+        raise InputError(
+            f"{what} of {classes:,} classes would take {need / 1e9:,.0f} GB of memory, and there are "
+            f"{there / 1e9:,.0f}; knn takes little"
+        )
 
 
 @contextmanager

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from imix.evaluation.features import Encoded
+from imix.evaluation.features import Encoded, check_room
+from imix.progress import Told
 from imix.train.randomness import own_randomness, seed_all
 
 MOST_CLASSES = 100  # of which a confusion matrix is kept
@@ -48,11 +49,17 @@ def linear(train: Encoded, test: Encoded, classes: int, protocol: Linear = Linea
     kept, held_out = _split(labels, protocol)
     on_kept, on_all = Classifiers(classes, protocol), Classifiers(classes, protocol)
     with own_randomness(train.device):
+        told = Told("linear evaluation", protocol.epochs, "epochs")
         for epoch in range(protocol.epochs):
+            told(epoch)
             if epoch == 0 or train.views is not None:
                 seed_all(protocol.seed, epoch)
                 features = train.features().float()
                 features_kept = features[kept]
+                if epoch == 0:
+                    # Weights, their velocities, and the logits of a batch, twice.
+                    numbers = len(protocol.rates) * classes * 4 * (features.shape[1] + protocol.batch_size)
+                    check_room(4 * numbers, train.device, classes, "linear evaluation")
             on_kept.learn(features_kept, labels[kept], epoch)
             on_all.learn(features, labels, epoch)
     clean = features if train.views is None else train.without_views().features()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from imix.evaluation.features import Encoded
+from imix.evaluation.features import Encoded, check_room
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ def pinv(train: Encoded, test: Encoded, classes: int, protocol: PInv = PInv()) -
     gram = moment = None
     for features, labels in train:
         assert labels is not None
+        check_room(16 * classes * (len(features) + features.shape[1]), train.device, classes, "pinv")
         x, y = features.double(), F.one_hot(labels, classes).double()
         gram = x.T @ x if gram is None else gram.addmm_(x.T, x)
         moment = x.T @ y if moment is None else moment.addmm_(x.T, y)

@@ -1,7 +1,7 @@
 """`imix.embed`: features of any data, as an array or a file."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from imix.data import Data, load
 from imix.errors import InputError
 from imix.evaluation.features import Encoded, frozen
 from imix.run import Run
+from imix.train.checkpoint import write_atomically
 from imix.train.loop import pick_device
 
 FORMATS = (".parquet", ".npy", ".csv")
@@ -54,7 +55,7 @@ def embed(
     if out is None:
         return vectors
     if out.suffix == ".npy":
-        np.save(out, vectors)
+        _write(out, lambda file: np.save(file, vectors), vectors.nbytes)
         return vectors
     import pyarrow as pa
     from pyarrow import csv, parquet
@@ -69,8 +70,19 @@ def embed(
         names = np.array([*map(_printable, dataset.class_names), None], dtype=object)  # rows without a label have -1
         written["label"] = names[numbers] if dataset.class_names else numbers
     table = pa.table(written)
-    parquet.write_table(table, out) if out.suffix == ".parquet" else csv.write_csv(table, out)
+    write = parquet.write_table if out.suffix == ".parquet" else csv.write_csv
+    _write(out, lambda file: write(table, file), table.nbytes)
     return vectors
+
+
+def _write(path: Path, write: Callable[[Any], None], need: int) -> None:
+    """Let `write` fill the file."""
+
+    def fill(unfinished: Path) -> None:
+        with open(unfinished, "wb") as file:
+            write(file)
+
+    write_atomically(path, fill, need)
 
 
 def _printable(name: str) -> str:

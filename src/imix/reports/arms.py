@@ -10,7 +10,6 @@ from typing import Any
 from imix.errors import InputError
 from imix.evaluation import Result, evaluate
 from imix.run import Run
-from imix.settings import Settings
 from imix.train.checkpoint import read_lines
 
 UNTOLD = ("seed", "device", "checkpoint_minutes", "tensorboard", "wandb", "knn_every")  # do not make another arm
@@ -84,7 +83,7 @@ def group(runs: Sequence[Run]) -> list[Arm]:
 
 def name_of(run: Run) -> str:
     """A run by its method and mixing."""
-    settings = Settings(**run.config["settings"])
+    settings = run.settings
     mix = {"mixup": " + i-Mix", "cutmix": " + i-Mix (CutMix)", "none": ""}[settings.mix]
     return METHODS[settings.method] + mix + (" + InputMix" if settings.input_mix else "")
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from imix.data import Source
-from imix.errors import InputError
+from imix.errors import InputError, printable
 from imix.run import Run
 from imix.train.checkpoint import write_atomically, write_text
 
@@ -104,7 +104,8 @@ def save_map(path: Path, where: np.ndarray, labels: np.ndarray | None, names: Se
     """Draw places (N, 2) in 0..1 with a colour for each label and a legend: an .svg or .png file."""
     shown = np.zeros(len(where), int) if labels is None else labels
     classes = [int(label) for label in np.unique(shown)]
-    legend = [] if labels is None else [(names[c] if c < len(names) else str(c), colour(c)) for c in classes]
+    known = dict(enumerate(map(printable, names))) | {-1: "no label"}
+    legend = [] if labels is None else [(known.get(c, str(c)), colour(c)) for c in classes]
     if path.suffix == ".svg":
         write_text(path, _svg(where, shown, legend))
     elif path.suffix == ".png":

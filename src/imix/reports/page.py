@@ -59,7 +59,7 @@ def write_report(
         "constants": _constants(arms),
         "settings": _settings(arms),
         "command": html.escape(command),
-        "content": json.dumps(content).replace("</", "<\\/"),  # which could end the script element early
+        "content": json.dumps(content).replace("<", "\\u003c"),  # no name can end the script element, or begin another
     }.items():
         page = page.replace(f"<!--{name}-->", text)
     write_text(path, page)

@@ -112,7 +112,7 @@ def make_method(settings: Settings, encoder: nn.Module, width: int, classes: int
             mix,
             momentum=settings.momentum,
             head=head,
-            predictor=head,  # the paper's ends as its projection head does
+            predictor=settings.predictor or head,
             dim=dim,
             width=width,
             symmetric=settings.symmetric,

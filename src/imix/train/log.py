@@ -2,14 +2,14 @@
 
 import hashlib
 import importlib.util
-import json
+import os
 import sys
 import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from imix.errors import InputError
-from imix.train.checkpoint import read_lines, write_lines
+from imix.errors import InputError, storing
+from imix.train.checkpoint import append_line, read_metrics, write_lines
 
 
 class Sink(Protocol):
@@ -42,6 +42,12 @@ class Log:
         for sink in self.sinks:
             sink.write(record)
 
+    def settle(self) -> None:
+        """See that a checkpoint that is written now never knows of more than metrics.jsonl."""
+        for sink in self.sinks:
+            if isinstance(sink, Lines):
+                sink.settle()
+
     def close(self) -> None:
         """Close every sink."""
         for sink in self.sinks:
@@ -52,17 +58,21 @@ class Lines:
     """metrics.jsonl: one record a line, each written at once."""
 
     def __init__(self, path: Path, up_to_step: int) -> None:
-        self.records = [record for record in read_lines(path) if record["step"] <= up_to_step]
+        self.path = path
+        self.records = read_metrics(path, up_to_step)
         write_lines(path, self.records)  # what came after the checkpoint is made again
-        self.file = open(path, "a", buffering=1)  # noqa: SIM115
 
     def write(self, record: dict[str, Any]) -> None:
         """Append the record."""
-        self.file.write(json.dumps(record) + "\n")
+        append_line(self.path, record)
+
+    def settle(self) -> None:
+        """See that the records outlast the machine."""
+        with storing(self.path), open(self.path, "rb+") as file:
+            os.fsync(file.fileno())
 
     def close(self) -> None:
-        """Close the file."""
-        self.file.close()
+        """Nothing is held open."""
 
 
 class Progress:
@@ -133,7 +143,7 @@ class WandB:
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
         import wandb
 
-        key = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]  # the same when the run is resumed
+        key = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]  # the same when the run is resumed
         self.run = wandb.init(project="imix", id=key, name=folder.name, dir=str(folder), config=config, resume="allow")
 
     def write(self, record: dict[str, Any]) -> None:

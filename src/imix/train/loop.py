@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,9 @@ from imix.train.step import RecordedStep, Step
 from imix.train.watch import Watch, advice
 
 RECORD_EVERY = 50  # steps; and at the end of each epoch
-AGREE_EVERY = 8  # steps between which ranks ask each other whether one was told to stop
+LARGE = 1e4  # deviations beyond which a value may well make a loss overflow
+AGREE_EVERY = 8  # steps at most between which ranks ask each other whether one was told to stop,
+AGREE_SECONDS = 1.0  # and about how long that may take where steps are slow
 
 
 class Objective(nn.Module):
@@ -91,8 +93,11 @@ def train(
             learner.load_state_dict(state["learner"])
             epoch, step, losses = state["epoch"], state["step"], list(state["losses"].to(device))
         optimizer = make_optimizer(learner, settings, device, None if state is None else state["optimizer"])
-    except (RuntimeError, ValueError) as error:
-        raise InputError(f"the checkpoint is of another encoder: {str(error).splitlines()[-1].strip()}") from error
+    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        reason = (str(error).splitlines() or [""])[-1].strip()
+        raise InputError(f"the checkpoint is of another encoder: {reason}") from error
+    if not (0 <= epoch <= settings.epochs and 0 <= step < steps):
+        raise InputError(f"the checkpoint is of another run: it was made in epoch {epoch}, before step {step}")
     objective: nn.Module = Objective(learner, augment, InputMix(settings.input_mix) if settings.input_mix else None)
     objective.to(device)
     if world > 1:
@@ -111,10 +116,20 @@ def train(
     total = settings.epochs * steps
     watch = Watch(learner.chance(batch_size), advice(peak), total, after=warmup_epochs(settings) * steps)
 
+    def batch_at(done: int) -> tuple[str, str]:
+        at_epoch, at = divmod(done - 1, steps)
+        rows = epoch_order(settings.seed, at_epoch, len(source))[at * batch_size : (at + 1) * batch_size]
+        shown = ", ".join(map(str, rows[:8].tolist())) + (f" and {len(rows) - 8} more" if len(rows) > 8 else "")
+        return f" (epoch {at_epoch + 1}, batch {at + 1} of {steps}: samples {shown})", odd_sample(source, rows)
+
+    watch.batch_at = batch_at
+
     def save() -> None:
-        watch.finite([loss.item() for loss in losses], epoch * steps + step)
+        pending = distributed.mean_over_ranks(torch.stack(losses)) if losses else torch.empty(0)
+        watch.finite(pending.tolist(), epoch * steps + step)
         watch.weights(learner, epoch * steps + step)
         if rank == 0 and checkpoint_path is not None:
+            log.settle()
             checkpoint.save(
                 checkpoint_path,
                 {
@@ -122,18 +137,15 @@ def train(
                     "optimizer": optimizer.state_dict(),
                     "epoch": epoch,
                     "step": step,
-                    "losses": torch.stack(losses).cpu() if losses else torch.empty(0),
+                    "losses": pending.cpu(),
                 },
             )
 
     saved = last_record = time.monotonic()
     steps_since = 0
-    with (
-        own_randomness(device),
-        compiling,
-        fastest_algorithms(),
-        stopping(checkpoint_path is not None) as stop_asked,
-    ):
+    rounds = Rounds()
+    stop_asked: Callable[[], bool] | None = None
+    with own_randomness(device), compiling, fastest_algorithms(), ExitStack() as listening:
         while epoch < settings.epochs:
             order = epoch_order(settings.seed, epoch, len(source))
             own = order[: steps * batch_size].view(steps, world, share)[step:, rank]
@@ -145,6 +157,8 @@ def train(
                 losses.append(take_step(batch, labels, lr, (settings.seed, epoch, step, rank)))
                 step, steps_since = step + 1, steps_since + 1
                 done = epoch * steps + step
+                if stop_asked is None:  # before, there was nothing new to save
+                    stop_asked = listening.enter_context(stopping(checkpoint_path is not None))
 
                 if step == steps or done % RECORD_EVERY == 0:
                     values = distributed.mean_over_ranks(torch.stack(losses)).tolist()
@@ -169,13 +183,49 @@ def train(
                     losses, last_record, steps_since = [], time.monotonic(), 0
                 if step == steps:
                     epoch, step = epoch + 1, 0
-                if (world == 1 or done % AGREE_EVERY == 0) and distributed.any_rank(stop_asked()):
-                    save()
-                    raise Interrupted(f"stopped at step {done} of {total}; the run can be resumed from there")
-                if time.monotonic() - saved > 60 * settings.checkpoint_minutes:
+                stop, due = rounds.ask(done, stop_asked(), time.monotonic() - saved > 60 * settings.checkpoint_minutes)
+                if stop or due:
                     save()
                     saved = time.monotonic()
+                if stop:
+                    distributed.wait()  # none leaves before the checkpoint is written
+                    raise Interrupted(f"stopped at step {done} of {total}; the run can be resumed from there")
         save()
+
+
+class Rounds:
+    """When ranks ask each other: at the same steps, every few, and more often where steps are slow."""
+
+    def __init__(self) -> None:
+        self.next = self.last = 0
+        self.since = time.monotonic()
+
+    def ask(self, step: int, *flags: bool) -> tuple[bool, ...]:
+        """Whether each flag is set on any rank; none is between rounds. One rank need not wait for any."""
+        if distributed.world_size() == 1:
+            return flags
+        if step < self.next:
+            return (False,) * len(flags)
+        seconds = (time.monotonic() - self.since) / max(1, step - self.last)
+        *found, slowest = distributed.largest(*map(float, flags), seconds)
+        self.next = step + max(1, min(AGREE_EVERY, int(AGREE_SECONDS / max(slowest, 1e-9))))
+        self.last, self.since = step, time.monotonic()
+        return tuple(map(bool, found))
+
+
+def odd_sample(source: Source, rows: Tensor) -> str:
+    """The first of these samples that has values that are no numbers or very large, in words, if one has."""
+    for field in fields(next(source.batches([rows]))[0]):
+        if not field.is_floating_point():
+            continue
+        values = field.flatten(1).float().cpu()
+        bad = ~values.isfinite().all(1)
+        if bad.any():
+            return f"sample {int(rows[bad.long().argmax()])} has values that are NaN or infinite"
+        largest = values.abs().amax(1)
+        if largest.max() > LARGE:
+            return f"sample {int(rows[largest.argmax()])} has values up to {float(largest.max()):.3g}"
+    return ""
 
 
 def global_batch_size(settings: Settings, n: int) -> int:
@@ -262,6 +312,29 @@ def fastest_algorithms() -> Iterator[None]:
         yield
     finally:
         torch.backends.cudnn.benchmark = before
+
+
+class _StopNow(KeyboardInterrupt):
+    """SIGTERM where there is nothing to save; no error, so that nothing that bears errors bears it."""
+
+
+@contextmanager
+def stopping_at_once(listens: bool) -> Iterator[None]:
+    """Make of SIGTERM an `Interrupted`, wherever it comes: for all that is done before and after the training."""
+    if not listens or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        raise _StopNow
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except _StopNow:
+        raise Interrupted("stopped while not training; the run can be resumed from its last checkpoint") from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

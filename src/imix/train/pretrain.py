@@ -3,6 +3,7 @@
 import json
 import platform
 import sys
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 import imix
-from imix import distributed
+from imix import distributed, ranks
 from imix.augment import Augment, no_augment
 from imix.batch import Batch, as_floats, concatenate, fields, map_fields
 from imix.data import Data, Source, Tensors, load
@@ -26,7 +27,7 @@ from imix.settings import Reading, Settings
 from imix.train import checkpoint
 from imix.train.build import make_method, make_views
 from imix.train.log import Lines, Log, Progress, Sink, TensorBoard, WandB, check_extras
-from imix.train.loop import global_batch_size, pick_device, records, train, uses_bf16
+from imix.train.loop import global_batch_size, pick_device, records, stopping_at_once, train, uses_bf16
 from imix.train.randomness import BEFORE_TRAINING, own_randomness, seed_all
 
 STREAMED_SAMPLE = 2000  # samples from which a streamed source is standardised
@@ -58,7 +59,7 @@ def pretrain(
     >>> run.encoder(torch.randn(5, 10)).shape
     torch.Size([5, 256])
     """
-    joined = distributed.start()
+    joined = ranks.start()
     try:
         folder = None if out is None else Path(out)
         check_extras(settings.tensorboard, settings.wandb)
@@ -66,10 +67,12 @@ def pretrain(
             _check_folder(folder, resume, overwrite)
         elif settings.tensorboard or settings.wandb:
             raise InputError("tensorboard and wandb need a run folder; give out=...")
-        return _pretrain(load(data, labels, reading), settings, folder, encoder, augment, overwrite, progress)
+        with stopping_at_once(folder is not None), ranks.naming_lost_ranks(), ExitStack() as held:
+            loaded = load(data, labels, reading)
+            return _pretrain(loaded, settings, folder, encoder, augment, overwrite, progress, held)
     finally:
         if joined:
-            distributed.stop()
+            ranks.stop()
 
 
 def _pretrain(
@@ -80,6 +83,7 @@ def _pretrain(
     augment: Augment | None,
     overwrite: bool,
     progress: bool,
+    held: ExitStack,
 ) -> Run:
     device = pick_device(settings.device)
     shape = data.train.shape
@@ -129,7 +133,7 @@ def _pretrain(
     recorded = records(settings, device, ours=encoder is None and augment is None)
     probe = make_probe(whole, data, settings, device) if settings.knn_every else None
 
-    state = None if folder is None else _open_folder(folder, config, overwrite)
+    state = None if folder is None else _open_folder(folder, config, overwrite, held)
     steps = len(source) // batch_size
     done = state["epoch"] * steps + state["step"] if state else 0
     log = _open_log(folder, config, settings, steps, done, progress)
@@ -175,27 +179,43 @@ def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
         raise InputError("give --resume or --overwrite, not both")
 
 
-def _open_folder(folder: Path, config: dict[str, Any], overwrite: bool) -> dict[str, Any] | None:
-    """Make the folder ready; gives the state to go on from, if it holds a checkpoint of the same run."""
+def _open_folder(folder: Path, config: dict[str, Any], overwrite: bool, held: ExitStack) -> dict[str, Any] | None:
+    """Make the folder ready; gives the state to go on from, if it holds a checkpoint of the same run.
+
+    As long as `held` is, no other command can train in it.
+    """
     if distributed.rank() == 0:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            held.enter_context(checkpoint.locked(folder, wait=False))
+        except BlockingIOError as error:
+            raise InputError(f"another command is training in {str(folder)!r}; wait for it, or give --out") from error
         if overwrite:
             clear(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        if overwrite or not (folder / "config.json").exists():
+            checkpoint.write_json(folder / "config.json", config)
     distributed.wait()
-    if (folder / "config.json").exists():
-        before = read_config(folder)
-        for part in ("settings", "data", "architecture", "machine"):
-            for name, value in config[part].items():
-                was = before[part].get(name)
-                if was == value or name in FREE_ON_RESUME:
-                    continue
-                if name == "table":
-                    raise InputError(f"cannot resume {str(folder)!r}: its table had other columns or values")
-                raise InputError(f"cannot resume {str(folder)!r}: its {name} is {was!r}, and {value!r} was given")
-    elif distributed.rank() == 0:
-        checkpoint.write_json(folder / "config.json", config)
+    _check_same(folder, read_config(folder), config)
     path = folder / "checkpoint.pt"
     return checkpoint.load(path) if path.exists() else None
+
+
+def _check_same(folder: Path, before: dict[str, Any], config: dict[str, Any]) -> None:
+    """Refuse to go on with a run that was another one, by the name of what differs."""
+    for was, given in zip(_parts(before), _parts(config), strict=True):
+        for name in given | was:
+            if was.get(name) == given.get(name) or name in FREE_ON_RESUME:
+                continue
+            if name == "table":
+                raise InputError(f"cannot resume {str(folder)!r}: its table had other columns or values")
+            now = f"{given[name]!r} was given" if name in given else "this version of imix does not know that"
+            raise InputError(f"cannot resume {str(folder)!r}: its {name} is {was.get(name)!r}, and {now}")
+
+
+def _parts(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """What makes a run the one it is, by name."""
+    data = {name: value for name, value in config["data"].items() if name != "reading"}
+    return [config["settings"], data, config["data"]["reading"], config["architecture"], config["machine"]]
 
 
 def _open_log(

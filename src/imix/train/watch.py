@@ -1,6 +1,7 @@
 """What must not be trained through: a loss that is not finite, and representations that collapsed."""
 
 import math
+from collections.abc import Callable
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -21,15 +22,17 @@ class Watch:
         self.advice = advice
         self.every = max(FEWEST, min(EVERY, total_steps // 10))
         self.after = after
+        self.batch_at: Callable[[int], tuple[str, str]] = lambda step: ("", "")  # which it was, and what is odd in it
         self.at_chance = self.without_spread = 0
 
     def finite(self, losses: list[float], last_step: int) -> None:
         """Raise if one of these losses, those up to `last_step`, is NaN or infinite."""
         for step, loss in enumerate(losses, last_step + 1 - len(losses)):
             if not math.isfinite(loss):
+                batch, odd = self.batch_at(step)
+                cause = odd or "a learning rate that is too high, or an encoder that overflows in low precision"
                 raise TrainingError(
-                    f"the loss became {loss} at step {step}. Likely causes: a learning rate that is too high, or an "
-                    f"encoder that overflows in low precision. {self.advice}"
+                    f"the loss became {loss} at step {step}{batch}. Likely cause: {cause}. {self.advice}"
                 )
 
     def weights(self, learner: nn.Module, step: int) -> None:

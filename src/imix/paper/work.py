@@ -1,0 +1,158 @@
+"""One training behind the paper's numbers, and what is measured of it."""
+
+import platform
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from imix.detection import Detection
+from imix.errors import InputError, TrainingError
+from imix.evaluation import Linear, Result, evaluate
+from imix.evaluation.vectors import load_for
+from imix.paper.budget import Budget, Job
+from imix.paper.experiment import Measurement
+from imix.paper.recipes import IMAGES
+from imix.paper.stand_in import stand_in, stand_in_voc
+from imix.reports.maps import draw_map
+from imix.run import Run
+from imix.train.checkpoint import read_lines
+from imix.train.loop import pick_device
+from imix.train.pretrain import pretrain
+
+MAP_CLASSES, MAP_SAMPLES = 10, 2000  # that a map shows
+
+
+class Value(NamedTuple):
+    """As in `Found`."""
+
+    value: float | None = None
+    paper_way: float | None = None
+    knn: float | None = None
+
+
+class Outcome(NamedTuple):
+    """What came of a job, by what a cell asks (a measure, and the data); and what could not be done."""
+
+    values: dict[tuple[str, str], Value]
+    failures: list[str]
+    seconds: float
+    machine: str
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Does jobs on a device; runs and maps go to the folder `out`, data sets are looked for in `data_dir`."""
+
+    out: Path
+    budget: Budget = "short"
+    data_dir: Path | None = None
+    device: str = "auto"
+    progress: bool = True
+
+    def do(self, job: Job) -> Outcome:
+        """Train, unless that is done, and measure what is not measured yet."""
+        folder = self.out / "runs" / job.name
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        started = time.monotonic()
+        values: dict[tuple[str, str], Value] = {}
+        failures = []
+        try:
+            run = self._train(job, folder)
+            for measurement in job.measurements:
+                try:
+                    values |= self._measure(run, measurement)
+                except InputError as error:  # of data that is not there; the other measurements are good
+                    failures.append(str(error))
+        except (InputError, TrainingError) as error:
+            failures.append(str(error))
+        where = pick_device(self._device(job))
+        machine = torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU ({platform.machine()})"
+        return Outcome(values, failures, time.monotonic() - started, machine)
+
+    def _train(self, job: Job, folder: Path) -> Run:
+        if (folder / "encoder.safetensors").exists():
+            return Run.load(folder)
+        training = job.training
+        settings = replace(training.settings, seed=job.seed, device=self._device(job))
+        reading = replace(training.reading, data_dir=self._place(training.data))
+        data: Any = stand_in(training.data, reading) if self.budget == "smoke" else training.data
+        return pretrain(data, settings, reading, out=folder, resume=True, progress=self.progress)
+
+    def _measure(self, run: Run, measurement: Measurement) -> dict[tuple[str, str], Value]:
+        """One measurement of a run, as every value that a cell may ask of it."""
+        protocol, on = measurement
+        if protocol == "map":
+            self._draw_map(run, on)
+            return {("map", on): Value()}
+        result = self._evaluate(run, protocol, on)
+        if protocol == "detection":
+            found = {"ap": result.value, "ap50": result.details["ap50"], "ap75": result.details["ap75"]}
+            return {(name, on): Value(100 * value, 100 * value) for name, value in found.items()}
+        if protocol == "linear":
+            train = 100 * result.details["train_accuracy"]
+            knn = 100 * self._evaluate(run, "knn", on).value
+            accuracy = Value(100 * result.value, 100 * result.details["paper_accuracy"], knn)
+            return {("linear", on): accuracy, ("training", on): Value(train, train)}
+        value = (1e4 if protocol == "fed" else 100) * result.value
+        return {(protocol, on): Value(value, value)}
+
+    def _evaluate(self, run: Run, protocol: str, on: str) -> Result:
+        """By a protocol, unless that was done before the command was stopped."""
+        assert run.path is not None
+        views = protocol == "linear" and on in IMAGES
+        for line in read_lines(run.path / "evaluations.jsonl"):
+            same = line.get("protocol") == protocol and (line.get("data") == on or protocol == "detection")
+            if same and views == ("views" in line["constants"]):
+                return Result(**line)
+        data, place = self._data(on), self._place(on)
+        if on == "voc" and self.budget == "smoke":
+            place = str(stand_in_voc(self.out / "stand-in-voc"))
+        return evaluate(
+            run,
+            data,
+            protocol,
+            data_dir=place,
+            augment=views,
+            standardise=on in IMAGES and on != run.config["data"]["name"],
+            device=run.settings.device,
+            constants=self._constants(protocol, on),
+        )
+
+    def _constants(self, protocol: str, on: str) -> Any:
+        """Of a protocol, where they are not the paper's for small images."""
+        if protocol == "detection":
+            if self.budget == "smoke":
+                quick = Detection(iterations=2, batch_size=2, warmup=1, milestones=(1,), precise_bn=1)
+                return replace(quick, min_sizes=(64,), test_size=64, max_size=96, regions=16)
+            return Detection(iterations=2000, milestones=(1500, 1800)) if self.budget == "short" else None
+        if protocol == "linear" and self.budget == "smoke":
+            return Linear(epochs=2, milestones=(1,))
+        if protocol == "linear" and on.startswith("imagenet"):
+            return Linear(rates=(30,), milestones=(60, 80), decay=0.1)
+        return None
+
+    def _draw_map(self, run: Run, on: str) -> None:
+        """A map of ten classes, evenly spread where there are more."""
+        assert run.path is not None
+        data = load_for(run, self._data(on), data_dir=self._place(on))
+        names = list(data.class_names) or [str(number) for number in range(data.train.classes)]
+        chosen = names[:: max(1, len(names) // MAP_CLASSES)][:MAP_CLASSES]
+        path = self.out / "maps" / f"{run.path.name}-{on}.svg"
+        path.parent.mkdir(exist_ok=True)
+        draw_map(run, path, data, samples=MAP_SAMPLES, classes=chosen)
+
+    def _device(self, job: Job) -> str:
+        return self.device if job.training.settings.device == "auto" else job.training.settings.device
+
+    def _data(self, name: str) -> Any:
+        return stand_in(name) if self.budget == "smoke" and name != "voc" else name
+
+    def _place(self, name: str) -> str | None:
+        """Where a data set's files are: in the folder of its name if there is one, or in the folder that was given."""
+        if self.data_dir is None or self.budget == "smoke":
+            return None
+        inner = self.data_dir / name
+        return str(inner if inner.is_dir() else self.data_dir)
