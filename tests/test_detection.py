@@ -630,7 +630,7 @@ def test_a_runs_encoder_is_fine_tuned_and_the_result_kept(shapes, tmp_path):
     before = {name: value.clone() for name, value in run.encoder.state_dict().items()}
     result = detect(run, shapes, TINY, device="cpu", progress=False)
     assert all(torch.equal(value, before[name]) for name, value in run.encoder.state_dict().items())
-    from imix.train.checkpoint import read_lines
+    from imix.files import read_lines
 
     record = read_lines(run.path / "evaluations.jsonl")[-1]
     assert record["protocol"] == "detection" and record["value"] == result.ap

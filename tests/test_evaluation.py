@@ -18,7 +18,7 @@ from imix.evaluation.features import CHUNK, Encoded, frozen
 from imix.evaluation.knn import knn
 from imix.evaluation.linear import Classifiers, _split, linear
 from imix.evaluation.pinv import pinv
-from imix.train.checkpoint import read_lines
+from imix.files import read_lines
 
 CPU = torch.device("cpu")
 QUICK = Settings(epochs=1, batch_size=64, encoder="mlp:16-32", device="cpu")

@@ -16,7 +16,7 @@ from imix.errors import InputError
 from imix.evaluation.features import Encoded
 from imix.evaluation.fed import fed, frechet_distance
 from imix.evaluation.linear import Linear, linear
-from imix.train.checkpoint import read_lines
+from imix.files import read_lines
 from imix.train.health import health
 
 QUICK = imix.Settings(epochs=4, batch_size=32, encoder="small", device="cpu")

@@ -14,10 +14,11 @@ import torch
 
 from imix import InputError, encoders
 from imix.errors import Interrupted
-from imix.paper import EXPERIMENTS
+from imix.files import locked
 from imix.paper.budget import all_jobs, cells_of, hours, remaining, wanted
 from imix.paper.cluster import write_slurm
 from imix.paper.experiment import Number
+from imix.paper.experiments import EXPERIMENTS
 from imix.paper.listing import listing
 from imix.paper.page import ours, picture, table, write_markdown, write_page
 from imix.paper.recipes import SETTINGS
@@ -26,7 +27,6 @@ from imix.paper.results import Found, add, read
 from imix.paper.stand_in import stand_in
 from imix.paper.switches import Switches
 from imix.paper.work import Worker
-from imix.train.checkpoint import locked
 
 NAMES = (
     *("table1", "table2", "table3", "table4a", "table4b", "tableC1", "tableC2", "tableC3"),

@@ -19,11 +19,11 @@ from plotly.offline import get_plotlyjs
 
 import imix
 from imix.errors import InputError
+from imix.files import read_lines
 from imix.reports import page
 from imix.reports.arms import Arm, group
 from imix.reports.maps import draw_map, neighbours, places, save_map
 from imix.run import Run
-from imix.train.checkpoint import read_lines
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUICK = imix.Settings(epochs=12, batch_size=16, encoder="small", device="cpu")

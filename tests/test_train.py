@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import imix
-from imix import InputError, Reading, Settings, TrainingError
+from imix import InputError, Reading, Settings, TrainingError, files
 from imix.augment import Masking
 from imix.train import checkpoint
 from imix.train.build import make_method
@@ -139,7 +139,7 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_bits(table, method, tmp_pa
     assert_same_weights(before["learner"], after["learner"])
     losses = [[(r["step"], r["loss"]) for r in run.metrics] for run in (undisturbed, resumed)]
     assert losses[0] == losses[1]
-    assert [r["step"] for r in checkpoint.read_lines(tmp_path / "killed" / "metrics.jsonl")] == [4, 8, 12]
+    assert [r["step"] for r in files.read_lines(tmp_path / "killed" / "metrics.jsonl")] == [4, 8, 12]
 
 
 def cli(*arguments, **options):
@@ -294,7 +294,7 @@ def test_a_failed_write_leaves_the_last_good_file(tmp_path):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        checkpoint.write_atomically(tmp_path / "checkpoint.pt", breaks)
+        files.write_atomically(tmp_path / "checkpoint.pt", breaks)
     assert torch.load(tmp_path / "checkpoint.pt") == {"step": 1}
 
 
@@ -504,7 +504,7 @@ def test_one_check_at_chance_is_not_a_collapse():
 
 def test_metrics_have_loss_rate_and_speed_for_every_epoch(table, tmp_path):
     run = imix.pretrain(table[0], SMALL, out=tmp_path / "run", progress=False)
-    records = checkpoint.read_lines(tmp_path / "run" / "metrics.jsonl")
+    records = files.read_lines(tmp_path / "run" / "metrics.jsonl")
     assert records == run.metrics
     assert [record["epoch"] for record in records] == [1, 2, 3]
     assert all(record.keys() >= {"step", "epoch", "loss", "lr", "views_per_second"} for record in records)

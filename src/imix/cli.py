@@ -262,7 +262,6 @@ def reproduce(
         out: Folder for runs, results and the page.
     """
     from imix.paper.listing import listing, script
-    from imix.paper.reproduce import reproduce as start
 
     if list:
         print(listing(budget, out))
@@ -272,6 +271,8 @@ def reproduce(
         path = script(names, sys.argv[2:], out, **chosen)
         print(f"wrote {path}; start it with: sbatch {path}")
         return
+    from imix.paper.reproduce import reproduce as start
+
     share = re.fullmatch(r"(\d+)/(\d+)", part)
     if share is None:
         raise InputError(f"part must be I/N, such as 0/8; got {part!r}")

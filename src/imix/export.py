@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from imix.data.mel import LogMel
 from imix.data.standardise import Standardise
 from imix.errors import InputError, StorageError, first_line
+from imix.files import write_atomically
 from imix.run import Run, load_encoder
-from imix.train.checkpoint import write_atomically
 
 if TYPE_CHECKING:
     from torchvision.models import ResNet

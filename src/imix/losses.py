@@ -20,6 +20,8 @@ from imix.errors import InputError
 from imix.mix import Mix
 from imix.softmax import log_sum_exp
 
+EPS = 1e-6  # bounds the gradient of an embedding that is (nearly) zero
+
 
 def npair(q: Tensor, k: Tensor, mix: Mix | None = None, *, temperature: float, offset: int = 0) -> Tensor:
     """N-pair contrastive loss, N-way: Eq. (5), with `mix` Eq. (6).
@@ -65,8 +67,12 @@ def moco(q: Tensor, k: Tensor, queue: Tensor, mix: Mix | None = None, *, tempera
 def byol(p: Tensor, k: Tensor, mix: Mix | None = None) -> Tensor:
     """BYOL loss 2 - 2 cos, to both targets with `mix`: Eq. (10) to (12). p, k (N, D); 2N similarities, never N x N."""
     with _full_precision(p):
-        p, k = _unit(p), _unit(k)
-        return (2 - 2 * (p * _mixed(_own_keys(p, k, 0), mix)).sum(1)).mean()
+        p, k = _full(p), _own_keys(p, _full(k), 0)
+        cosine = F.cosine_similarity(p, k, eps=EPS)
+        if mix is not None:
+            lam = mix.lam.to(p)
+            cosine = lam * cosine + (1 - lam) * F.cosine_similarity(p, k[mix.partner], eps=EPS)
+        return (2 - 2 * cosine).mean()
 
 
 def supclr(
@@ -164,8 +170,11 @@ def _mean_positive(sums: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _unit(x: Tensor) -> Tensor:
-    # eps bounds the gradient of an embedding that is (nearly) zero.
-    return F.normalize(x.to(torch.promote_types(x.dtype, torch.float32)), dim=1, eps=1e-6)
+    return F.normalize(_full(x), dim=1, eps=EPS)
+
+
+def _full(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _full_precision(x: Tensor) -> torch.autocast:

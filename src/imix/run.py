@@ -25,8 +25,8 @@ from imix.data import Table
 from imix.data.mel import Clip, LogMel
 from imix.data.standardise import Standardise
 from imix.errors import InputError, first_line
+from imix.files import read_metrics, write_atomically
 from imix.settings import Reading, Settings
-from imix.train.checkpoint import read_metrics, write_atomically
 
 
 @dataclass

@@ -3,6 +3,7 @@
 No torch here, so that `imix --help` is quick.
 """
 
+import functools
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from types import UnionType
@@ -171,7 +172,7 @@ class Reading:
 
 def _check(given: Any) -> None:
     """Refuse what no field allows, and make numbers Python's own."""
-    for name, kind in get_type_hints(type(given)).items():
+    for name, kind in _hints(type(given)).items():  # type: ignore[arg-type]
         value = getattr(given, name)
         if (allowed := _choices(kind)) and value not in allowed:
             raise InputError(f"unknown {name} {value!r}; choose from {', '.join(map(str, allowed))}")
@@ -179,6 +180,12 @@ def _check(given: Any) -> None:
         object.__setattr__(given, name, tuple(value) if listed else _number(name, kind, value))
 
 
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+@functools.cache
 def _choices(kind: Any) -> tuple[Any, ...]:
     """The values that a Literal, or a Literal or None, allows; none for other types."""
     if get_origin(kind) is Literal:

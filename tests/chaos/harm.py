@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from imix import Settings
+from imix import Settings, files
 from imix.run import read_config
 from imix.train import checkpoint
 
@@ -205,7 +205,7 @@ def same_result(folder: Path, undisturbed: Path) -> None:
     assert all(map(torch.equal, *momenta))
     kept = ("step", "epoch", "loss", "lr", "alignment", "uniformity", "rank", "nearest")
     records = [
-        [{name: record.get(name) for name in kept} for record in checkpoint.read_lines(place / "metrics.jsonl")]
+        [{name: record.get(name) for name in kept} for record in files.read_lines(place / "metrics.jsonl")]
         for place in (folder, undisturbed)
     ]
     assert records[0] == records[1]

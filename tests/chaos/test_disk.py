@@ -16,6 +16,7 @@ import torch
 from harm import SMALL, check_readable, command, table, two_ranks
 
 import imix
+from imix import files
 from imix.errors import StorageError
 from imix.train import checkpoint
 
@@ -70,7 +71,7 @@ def test_a_run_on_a_disk_that_refuses_ends_with_its_last_checkpoint_and_goes_on_
     assert command("pretrain", data, "--out", tmp_path / "whole", *FLAGS, folder=tmp_path).code == 0
     one, other = ((tmp_path / name / "encoder.safetensors").read_bytes() for name in ("run", "whole"))
     assert one == other
-    steps = [record["step"] for record in checkpoint.read_lines(tmp_path / "run" / "metrics.jsonl")]
+    steps = [record["step"] for record in files.read_lines(tmp_path / "run" / "metrics.jsonl")]
     assert steps == [4, 8, 12]
 
 

@@ -31,6 +31,7 @@ from harm import (
 )
 
 import imix
+from imix import files
 from imix.train import checkpoint
 
 RESUME_ME = 75
@@ -131,13 +132,13 @@ def test_a_run_that_is_asked_to_stop_does_so_in_ten_seconds_and_goes_on_later(tm
     assert said.code == RESUME_ME
     assert said.err.splitlines()[-1].endswith("the same command with --resume")
     state = checkpoint.load(tmp_path / "run" / "checkpoint.pt")
-    records = checkpoint.read_lines(tmp_path / "run" / "metrics.jsonl")
+    records = files.read_lines(tmp_path / "run" / "metrics.jsonl")
     assert state["epoch"] * 5 + state["step"] >= records[-1]["step"]
     again = Command(["pretrain", "digits", "--out", tmp_path / "run", *ENDLESS, "--resume"], tmp_path)
     wait_until(lambda: lines_in(tmp_path / "run") > len(records) + 2)
     again.send(signal.SIGTERM)
     assert again.wait(10).code == RESUME_ME
-    steps = [record["step"] for record in checkpoint.read_lines(tmp_path / "run" / "metrics.jsonl")]
+    steps = [record["step"] for record in files.read_lines(tmp_path / "run" / "metrics.jsonl")]
     assert steps == list(range(5, 5 * len(steps) + 1, 5)), "no gaps and no doubles"
 
 
@@ -178,25 +179,25 @@ def test_a_damaged_line_of_metrics_is_said_and_left_out(tmp_path, capsys, damage
     assert imix.Run.load(tmp_path / "run").metrics == left
     assert "metrics.jsonl: " in capsys.readouterr().err
     again = imix.pretrain(x, SMALL, out=tmp_path / "run", resume=True, progress=False)
-    assert again.metrics == left == checkpoint.read_lines(path)
+    assert again.metrics == left == files.read_lines(path)
     assert imix.report([tmp_path / "run"], tmp_path / "report.html").exists()
 
 
 def test_records_that_were_written_twice_are_read_once(tmp_path):
     records = [{"step": step, "epoch": 1, "loss": 1.0} for step in (4, 8, 8, 4, 12)]
-    checkpoint.write_lines(tmp_path / "metrics.jsonl", records)
-    assert [record["step"] for record in checkpoint.read_metrics(tmp_path / "metrics.jsonl")] == [4, 8, 12]
-    assert [record["step"] for record in checkpoint.read_metrics(tmp_path / "metrics.jsonl", 8)] == [4, 8]
-    assert checkpoint.read_metrics(tmp_path / "metrics.jsonl", 0) == []
+    files.write_lines(tmp_path / "metrics.jsonl", records)
+    assert [record["step"] for record in files.read_metrics(tmp_path / "metrics.jsonl")] == [4, 8, 12]
+    assert [record["step"] for record in files.read_metrics(tmp_path / "metrics.jsonl", 8)] == [4, 8]
+    assert files.read_metrics(tmp_path / "metrics.jsonl", 0) == []
 
 
 def test_a_line_that_was_cut_short_does_not_spoil_the_next(tmp_path):
     path = tmp_path / "evaluations.jsonl"
-    checkpoint.append_line(path, {"value": 1})
+    files.append_line(path, {"value": 1})
     with open(path, "a") as file:
         file.write('{"val')
-    checkpoint.append_line(path, {"value": 2})
-    assert checkpoint.read_lines(path) == [{"value": 1}, {"value": 2}]
+    files.append_line(path, {"value": 2})
+    assert files.read_lines(path) == [{"value": 1}, {"value": 2}]
 
 
 # --- runs of other versions ------------------------------------------------------------------------------------------
@@ -295,6 +296,6 @@ def test_two_commands_do_not_train_into_one_folder(tmp_path):
     (tmp_path / "run").mkdir()
     x, _ = table()
     settings = imix.Settings(epochs=1, batch_size=16, encoder="mlp:16-16", device="cpu")
-    with checkpoint.locked(tmp_path / "run"), pytest.raises(imix.InputError, match="another command is training"):
+    with files.locked(tmp_path / "run"), pytest.raises(imix.InputError, match="another command is training"):
         imix.pretrain(x, settings, out=tmp_path / "run", progress=False)
     imix.pretrain(x, settings, out=tmp_path / "run", progress=False)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from harm import check_readable, command, lines_in, rank_process, table, torchrun, two_ranks, wait_until
 
+from imix import files
 from imix.train import checkpoint
 
 RESUME_ME = 75
@@ -45,7 +46,7 @@ def test_torchrun_restarts_ranks_of_which_one_was_killed_and_the_run_ends_as_the
     assert [rank.code for rank in undisturbed] == [0, 0], undisturbed
     one, other = ((tmp_path / name / "encoder.safetensors").read_bytes() for name in ("killed", "run"))
     assert one == other
-    records = [checkpoint.read_lines(tmp_path / name / "metrics.jsonl") for name in ("killed", "run")]
+    records = [files.read_lines(tmp_path / name / "metrics.jsonl") for name in ("killed", "run")]
     told = [[(record["step"], record["loss"]) for record in run] for run in records]
     assert told[0] == told[1]
 

@@ -8,8 +8,8 @@ from imix.detection.finetune import Detection, finetune
 from imix.detection.precision import Found, Precision, Truth, average_precision
 from imix.detection.voc import Scene, Scenes, read_voc
 from imix.errors import InputError
+from imix.files import append_line
 from imix.run import Run
-from imix.train.checkpoint import append_line
 from imix.train.loop import pick_device, uses_bf16
 
 __all__ = [

@@ -20,8 +20,8 @@ from imix.evaluation.knn import KNN, knn
 from imix.evaluation.linear import Linear, linear
 from imix.evaluation.pinv import PInv, pinv
 from imix.evaluation.vectors import embed, load_for
+from imix.files import append_line
 from imix.run import Run
-from imix.train.checkpoint import append_line
 from imix.train.loop import pick_device, uses_bf16
 
 __all__ = ["KNN", "Linear", "PInv", "Result", "embed", "evaluate"]

@@ -9,6 +9,7 @@ from imix.evaluation.features import Encoded, check_room
 from imix.progress import Told
 from imix.train.randomness import own_randomness, seed_all
 
+SMALLEST = -60.0  # logarithm of a probability
 MOST_CLASSES = 100  # of which a confusion matrix is kept
 Chunks = Encoded | list[tuple[Tensor, Tensor]]
 
@@ -102,7 +103,9 @@ class Classifiers:
         order = torch.randperm(len(features), generator=self.generator).to(features.device)
         for rows in order.split(protocol.batch_size):
             x = features[rows]
-            residual = self.logits(x).softmax(2)  # of the cross-entropy: softmax minus one-hot
+            logits = self.logits(x)
+            # Of the cross-entropy: softmax minus one-hot. What is too small to matter would be slow to compute with.
+            residual = (logits - logits.amax(2, keepdim=True)).clamp_(min=SMALLEST).softmax(2)
             residual.scatter_add_(
                 2,
                 labels[rows, None, None].expand(-1, rates, 1),

@@ -12,8 +12,8 @@ import torch
 from imix.data import Data, load
 from imix.errors import InputError
 from imix.evaluation.features import Encoded, frozen
+from imix.files import write_atomically
 from imix.run import Run
-from imix.train.checkpoint import write_atomically
 from imix.train.loop import pick_device
 
 FORMATS = (".parquet", ".npy", ".csv")

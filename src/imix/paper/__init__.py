@@ -5,9 +5,3 @@ tables       tables 1 to 4 and C.1 to C.3, and the classifiers that the text quo
 figures      figures 2, 3 and C.1
 reproduce    runs them: `imix reproduce`
 """
-
-from imix.paper.experiment import Experiment
-from imix.paper.figures import FIGURES
-from imix.paper.tables import TABLES
-
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (*TABLES, *FIGURES)}

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from imix.errors import InputError
-from imix.paper import EXPERIMENTS
 from imix.paper.experiment import Cell, Experiment, Measurement, Training, changed
+from imix.paper.experiments import EXPERIMENTS
 from imix.paper.recipes import IMAGES, STANDARDISED_BY_ALL
 from imix.paper.results import of_cell, read
 from imix.paper.switches import Switches

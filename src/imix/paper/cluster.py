@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from imix.errors import InputError
-from imix.train.checkpoint import write_text
+from imix.files import write_text
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=imix-{name}

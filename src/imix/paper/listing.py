@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from imix.paper import EXPERIMENTS
 from imix.paper.budget import Budget, all_jobs, hours, remaining, wanted
 from imix.paper.cluster import write_slurm
+from imix.paper.experiments import EXPERIMENTS
 
 
 def listing(budget: Budget, out: Path) -> str:

@@ -8,11 +8,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+from imix.files import write_text
 from imix.paper.budget import Budget, Wanted
 from imix.paper.experiment import Cell, Experiment
 from imix.paper.results import Found, of_cell, read
 from imix.paper.switches import Switches
-from imix.train.checkpoint import write_text
 
 WIDTH, HEIGHT, MARGIN = 480, 340, 52  # of a panel of lines
 COLOURS = ("#d1495b", "#00798c", "#edae49", "#5e4fa2")

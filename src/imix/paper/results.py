@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from imix.errors import InputError
+from imix.files import locked, write_text
 from imix.paper.experiment import Cell
-from imix.train.checkpoint import locked, write_text
 
 
 @dataclass(frozen=True)

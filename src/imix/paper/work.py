@@ -12,13 +12,13 @@ from imix.detection import Detection
 from imix.errors import InputError, TrainingError
 from imix.evaluation import Linear, Result, evaluate
 from imix.evaluation.vectors import load_for
+from imix.files import read_lines
 from imix.paper.budget import Budget, Job
 from imix.paper.experiment import Measurement
 from imix.paper.recipes import IMAGES
 from imix.paper.stand_in import stand_in, stand_in_voc
 from imix.reports.maps import draw_map
 from imix.run import Run
-from imix.train.checkpoint import read_lines
 from imix.train.loop import pick_device
 from imix.train.pretrain import pretrain
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from imix.errors import InputError
 from imix.evaluation import Result, evaluate
+from imix.files import read_lines
 from imix.run import Run
-from imix.train.checkpoint import read_lines
 
 UNTOLD = ("seed", "device", "checkpoint_minutes", "tensorboard", "wandb", "knn_every")  # do not make another arm
 METHODS = {"npair": "N-pair", "simclr": "SimCLR", "moco": "MoCo v2", "byol": "BYOL", "supclr": "SupCLR"}

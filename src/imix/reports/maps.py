@@ -10,8 +10,8 @@ import torch
 
 from imix.data import Source
 from imix.errors import InputError, printable
+from imix.files import write_atomically, write_text
 from imix.run import Run
-from imix.train.checkpoint import write_atomically, write_text
 
 # Twelve colours that are told apart on white and on black; further classes begin again.
 COLOURS = (

@@ -12,11 +12,11 @@ from imix.data import Data
 from imix.errors import InputError
 from imix.evaluation import embed
 from imix.evaluation.vectors import load_for
+from imix.files import write_text
 from imix.reports.arms import Arm, differences
 from imix.reports.maps import COLOURS, neighbours, places
 from imix.reports.samples import choose, show
 from imix.run import Run
-from imix.train.checkpoint import write_text
 
 CURVES = {
     "loss": "loss",

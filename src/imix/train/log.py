@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from imix.errors import InputError, storing
-from imix.train.checkpoint import append_line, read_metrics, write_lines
+from imix.files import append_line, read_metrics, write_lines
 
 
 class Sink(Protocol):

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import imix
-from imix import distributed, ranks
+from imix import distributed, files, ranks
 from imix.augment import Augment, no_augment
 from imix.batch import Batch, as_floats, concatenate, fields, map_fields
 from imix.data import Data, Source, Tensors, load
@@ -187,13 +187,13 @@ def _open_folder(folder: Path, config: dict[str, Any], overwrite: bool, held: Ex
     if distributed.rank() == 0:
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            held.enter_context(checkpoint.locked(folder, wait=False))
+            held.enter_context(files.locked(folder, wait=False))
         except BlockingIOError as error:
             raise InputError(f"another command is training in {str(folder)!r}; wait for it, or give --out") from error
         if overwrite:
             clear(folder)
         if overwrite or not (folder / "config.json").exists():
-            checkpoint.write_json(folder / "config.json", config)
+            files.write_json(folder / "config.json", config)
     distributed.wait()
     _check_same(folder, read_config(folder), config)
     path = folder / "checkpoint.pt"

@@ -12,7 +12,10 @@ BEFORE_TRAINING = 2**32 - 1  # the "epoch" in which weights are initialised
 
 def seed_all(*key: int) -> None:
     """Seed torch's generators, on every device, from a tuple of numbers."""
-    torch.manual_seed(_seed(*key))
+    seed = _seed(*key)
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed takes longer to look for devices than a small step
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)
 
 
 def epoch_order(seed: int, epoch: int, n: int) -> Tensor:
