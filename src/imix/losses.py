@@ -72,7 +72,7 @@ def byol(p: Tensor, k: Tensor, mix: Mix | None = None) -> Tensor:
         if mix is not None:
             lam = mix.lam.to(p)
             cosine = lam * cosine + (1 - lam) * F.cosine_similarity(p, k[mix.partner], eps=EPS)
-        return (2 - 2 * cosine).mean()
+        return 2 - 2 * cosine.mean()
 
 
 def supclr(
