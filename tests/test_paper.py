@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -478,3 +479,23 @@ def test_interrupted_travels_between_processes():
     import pickle
 
     assert str(pickle.loads(pickle.dumps(Interrupted("stopped")))) == "stopped"
+
+
+def test_a_setting_that_comes_later_does_not_make_results_strange(monkeypatch):
+    """Names of runs tell what is not as by default, so a new setting at its default changes none."""
+    import imix.paper.experiment as experiment
+
+    one = cell("table1", "CIFAR-10", "BYOL").training
+    before = one.name(0)
+    real = experiment.asdict
+    monkeypatch.setattr(experiment, "asdict", lambda given: real(given) | {"of the future": 1})
+    assert one.name(0) == before
+    monkeypatch.setattr(experiment, "asdict", lambda given: real(given) | {"of the future": id(given)})
+    assert one.name(0) != before
+
+
+def test_results_in_the_docs_are_of_trainings_that_there_are():
+    results = Path(__file__).parent.parent / "docs/results/paper"
+    for path in results.glob("*.csv"):
+        known = {job.name for budget in ("short", "paper") for job in all_jobs(wanted([path.stem], budget, seeds=5))}
+        assert {line.run for line in read(path)} <= known

@@ -33,14 +33,20 @@ class Training:
     reading: Reading = field(default_factory=Reading)
 
     def name(self, seed: int) -> str:
-        """What its run folder is called: readable, and different for any other training."""
+        """What its run folder is called: readable, different for any other training, the same with settings to come."""
         settings = self.settings
-        told = {name: value for name, value in asdict(settings).items() if name not in ELSEWHERE}
-        content = json.dumps([self.data, told, asdict(self.reading) | {"data_dir": None}], sort_keys=True)
+        told = [_told(settings, Settings(), ELSEWHERE), _told(self.reading, Reading(), ("data_dir",))]
+        content = json.dumps([self.data, *told], sort_keys=True)
         mix = "" if settings.mix == "none" else f"-{settings.mix}"
         encoder = settings.encoder.replace(":", "_")
         described = f"{self.data}-{settings.method}{mix}-{encoder}-{settings.epochs}"
         return f"{described}-{hashlib.sha256(content.encode()).hexdigest()[:HASH]}-seed{seed}"
+
+
+def _told(given: Any, default: Any, without: tuple[str, ...]) -> dict[str, Any]:
+    """What is not as it is by default."""
+    usual = asdict(default)
+    return {name: value for name, value in asdict(given).items() if value != usual[name] and name not in without}
 
 
 class Measurement(NamedTuple):
