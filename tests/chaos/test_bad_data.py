@@ -168,12 +168,13 @@ def test_odd_sounds_are_taken_and_broken_ones_left_out(tmp_path):
 @pytest.mark.parametrize("classes", [20_000, *([1_000_000] if LONG else [])])
 def test_a_class_for_each_of_very_many_rows(tmp_path, classes):
     numbers = np.random.default_rng(0).permutation(classes)
-    np.savez(tmp_path / "many.npz", x=np.stack([numbers % 7, numbers % 11], 1).astype(np.float32), y=numbers)
+    x, some = np.stack([numbers % 7, numbers % 11], 1).astype(np.float32), slice(500)
+    np.savez(tmp_path / "many.npz", x=x, y=numbers, x_test=x[some], y_test=numbers[some])
     said = pretrain(tmp_path / "many.npz", *QUICK[:4], "--encoder", "mlp:8-8", "--batch-size", 1024, folder=tmp_path)
     assert said.code == 0, said.err
     if classes < 1_000_000:
         return
-    for protocol, code in (("linear", BAD_INPUT), ("pinv", BAD_INPUT), ("knn", 0)):
+    for protocol, code in (("linear", BAD_INPUT), ("pinv", 0), ("knn", 0)):
         said = command("evaluate", tmp_path / "run", "--protocol", protocol, folder=tmp_path, timeout=600)
         assert said.code == code, said.err
 

@@ -64,6 +64,13 @@ class Encoded:
         return self.source.labels.to(self.device)
 
 
+def in_parts(encoded: Encoded, most: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Features and labels of so many samples at most."""
+    for features, labels in encoded:
+        assert labels is not None
+        yield from zip(features.split(most), labels.split(most), strict=True)
+
+
 def check_room(need: int, device: torch.device, classes: int, what: str) -> None:
     """Refuse what takes more memory than the device has, before it fills it."""
     if device.type == "cuda":

@@ -1,13 +1,11 @@
 """k-nearest-neighbour evaluation by cosine similarity."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
-from imix.evaluation.features import Encoded
+from imix.evaluation.features import Encoded, in_parts
 
 MOST_VOTES = 1 << 26  # numbers that are held at a time, for samples and classes
 
@@ -25,17 +23,10 @@ def knn(train: Encoded, test: Encoded, classes: int, protocol: KNN = KNN()) -> f
     bank, labels = F.normalize(train.features().float(), dim=1), train.labels()
     k = min(protocol.k, len(bank))
     right = 0
-    for features, truth in _in_parts(test, max(1, MOST_VOTES // classes)):
+    for features, truth in in_parts(test, max(1, MOST_VOTES // classes)):
         nearest = (F.normalize(features.float(), dim=1) @ bank.T).topk(k, dim=1)
         weight = ((nearest.values - 1) / protocol.temperature).exp()
         votes = torch.zeros(len(features), classes, device=bank.device)
         votes.scatter_add_(1, labels[nearest.indices], weight)
         right += int((votes.argmax(1) == truth).sum())
     return right / len(test)
-
-
-def _in_parts(encoded: Encoded, most: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Features and labels of so many samples at most."""
-    for features, labels in encoded:
-        assert labels is not None
-        yield from zip(features.split(most), labels.split(most), strict=True)

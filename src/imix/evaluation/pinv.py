@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 
-from imix.evaluation.features import Encoded, check_room
+from imix.evaluation.features import Encoded, check_room, in_parts
+from imix.evaluation.knn import MOST_VOTES
 
 
 @dataclass(frozen=True)
@@ -16,14 +16,18 @@ class PInv:
 
 
 def pinv(train: Encoded, test: Encoded, classes: int, protocol: PInv = PInv()) -> float:
-    """Accuracy of W = (X'Y)' pinv(X'X), without bias; X'X and X'Y are summed over pieces, so memory is (F, F)."""
+    """Accuracy of W = (X'Y)' pinv(X'X), without bias; X'X and X'Y are summed over pieces, so memory is (F, F + C)."""
     gram = moment = None
     for features, labels in train:
         assert labels is not None
-        check_room(16 * classes * (len(features) + features.shape[1]), train.device, classes, "pinv")
-        x, y = features.double(), F.one_hot(labels, classes).double()
-        gram = x.T @ x if gram is None else gram.addmm_(x.T, x)
-        moment = x.T @ y if moment is None else moment.addmm_(x.T, y)
+        x = features.double()
+        if gram is None or moment is None:
+            check_room(24 * classes * x.shape[1], train.device, classes, "pinv")
+            gram, moment = x.new_zeros(x.shape[1], x.shape[1]), x.new_zeros(x.shape[1], classes)
+        gram.addmm_(x.T, x)
+        moment.index_add_(1, labels, x.T)
     weight = torch.linalg.pinv(gram, rtol=protocol.cutoff, hermitian=True) @ moment
-    right = sum(int(((features.double() @ weight).argmax(1) == labels).sum()) for features, labels in test)
+    right = 0
+    for features, labels in in_parts(test, max(1, MOST_VOTES // classes)):
+        right += int(((features.double() @ weight).argmax(1) == labels).sum())
     return right / len(test)
