@@ -17,7 +17,8 @@ from imix.encoders import build, width_of
 from imix.methods import Method
 from imix.settings import Settings
 from imix.train.build import make_method, make_views
-from imix.train.loop import Objective, channels_last, make_optimizer, uses_bf16
+from imix.train.device import channels_last, uses_bf16
+from imix.train.loop import Objective, make_optimizer
 from imix.train.step import RecordedStep, Step
 
 

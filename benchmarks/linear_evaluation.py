@@ -27,7 +27,7 @@ from imix.data import Tensors
 from imix.encoders import build
 from imix.evaluation.features import Encoded
 from imix.evaluation.linear import Classifiers, Linear, linear
-from imix.train.loop import channels_last, fastest_algorithms
+from imix.train.device import channels_last, fastest_algorithms
 
 VIEWS_TARGET = 7.0
 Rows = Callable[[Tensor], Tensor]

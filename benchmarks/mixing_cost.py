@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from imix.data import Data, Tensors
 from imix.methods import Method
 from imix.settings import Settings
-from imix.train.loop import fastest_algorithms
+from imix.train.device import fastest_algorithms
 
 METHODS = ("npair", "simclr", "moco", "byol", "supclr", "supnpair", "supervised")
 CLASSES, SAMPLES = 10, 2048

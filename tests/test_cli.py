@@ -201,3 +201,27 @@ def test_data_sets_are_listed_and_fetched(capsys, monkeypatch):
     with pytest.raises(SystemExit):
         main()
     assert "name the data set to fetch: digits, cifar10" in capsys.readouterr().err
+
+
+def test_too_little_memory_is_said_in_one_line(capsys, monkeypatch):
+    import torch
+
+    import imix.data.catalogue
+
+    monkeypatch.setattr(sys, "argv", ["imix", "data", "list"])
+    for error, said in (
+        (MemoryError(), "not enough memory\n"),
+        (torch.OutOfMemoryError("CUDA\nmore"), "memory: CUDA\n"),
+    ):
+
+        def full(error=error):
+            raise error
+
+        monkeypatch.setattr(imix.data.catalogue, "listed", full)
+        with pytest.raises(SystemExit) as leaving:
+            main()
+        assert leaving.value.code == 1
+        assert capsys.readouterr().err.endswith(said)
+    monkeypatch.setattr(imix.data.catalogue, "listed", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main()

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 import imix
-from imix.errors import InputError, Interrupted, TrainingError, printable
+from imix.errors import InputError, Interrupted, TrainingError, first_line, printable
 from imix.paper.switches import Switches
 from imix.settings import Reading, Settings
 
@@ -319,8 +319,10 @@ def main() -> None:
         _leave("interrupted", 130)
     except OSError as error:
         _leave(str(error), FAILED)
-    except MemoryError as error:
-        _leave(f"there is not enough memory{f': {error}' if str(error) else ''}", FAILED)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":  # torch's, of a GPU
+            raise
+        _leave(f"there is not enough memory{f': {first_line(error)}' if str(error) else ''}", FAILED)
 
 
 def _parse() -> Callable[[], None]:

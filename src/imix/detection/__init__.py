@@ -10,7 +10,7 @@ from imix.detection.voc import Scene, Scenes, read_voc
 from imix.errors import InputError
 from imix.files import append_line
 from imix.run import Run
-from imix.train.loop import pick_device, uses_bf16
+from imix.train.device import pick_device, uses_bf16
 
 __all__ = [
     "Detection",

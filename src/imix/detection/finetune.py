@@ -26,8 +26,10 @@ from imix.detection.precision import Found, Precision, average_precision
 from imix.detection.voc import Sample, Scenes, decoded
 from imix.errors import InputError, Interrupted
 from imix.train import checkpoint
-from imix.train.loop import AGREE_EVERY, channels_last, stopping
+from imix.train.device import channels_last
+from imix.train.loop import AGREE_EVERY
 from imix.train.randomness import BEFORE_TRAINING, epoch_order, own_randomness, seed_all
+from imix.train.stopping import stopping
 from imix.train.watch import Watch
 
 FILE = "detection.pt"

@@ -22,7 +22,7 @@ from imix.evaluation.pinv import PInv, pinv
 from imix.evaluation.vectors import embed, load_for
 from imix.files import append_line
 from imix.run import Run
-from imix.train.loop import pick_device, uses_bf16
+from imix.train.device import pick_device, uses_bf16
 
 __all__ = ["KNN", "Linear", "PInv", "Result", "embed", "evaluate"]
 

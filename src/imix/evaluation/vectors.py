@@ -14,7 +14,7 @@ from imix.errors import InputError
 from imix.evaluation.features import Encoded, frozen
 from imix.files import write_atomically
 from imix.run import Run
-from imix.train.loop import pick_device
+from imix.train.device import pick_device
 
 FORMATS = (".parquet", ".npy", ".csv")
 

@@ -22,7 +22,7 @@ from imix.paper.results import Found, add
 from imix.paper.side_by_side import do_all
 from imix.paper.switches import Switches
 from imix.paper.work import Outcome, Value, Worker
-from imix.train.loop import pick_device
+from imix.train.device import pick_device
 
 
 def reproduce(

@@ -13,7 +13,7 @@ import torch
 from imix.errors import Interrupted, TrainingError
 from imix.paper.budget import Job
 from imix.paper.work import Outcome, Worker
-from imix.train.loop import stopping_at_once
+from imix.train.stopping import stopping_at_once
 
 LOOK_EVERY = 2.0  # seconds, for processes that died
 

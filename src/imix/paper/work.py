@@ -19,7 +19,7 @@ from imix.paper.recipes import IMAGES
 from imix.paper.stand_in import stand_in, stand_in_voc
 from imix.reports.maps import draw_map
 from imix.run import Run
-from imix.train.loop import pick_device
+from imix.train.device import pick_device
 from imix.train.pretrain import pretrain
 
 MAP_CLASSES, MAP_SAMPLES = 10, 2000  # that a map shows

@@ -4,12 +4,10 @@ Order, learning rate and random numbers follow from where the run is, so a run r
 never stopped. With many ranks each takes its rows of the same global batch.
 """
 
-import signal
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +24,13 @@ from imix.methods import Method
 from imix.mix import InputMix
 from imix.settings import Settings
 from imix.train import checkpoint
+from imix.train.device import channels_last, compiles, fastest_algorithms, uses_bf16
 from imix.train.health import health
 from imix.train.log import Log
 from imix.train.randomness import epoch_order, own_randomness
 from imix.train.schedule import learning_rate, warmup_epochs
 from imix.train.step import RecordedStep, Step
+from imix.train.stopping import stopping
 from imix.train.watch import Watch, advice
 
 RECORD_EVERY = 50  # steps; and at the end of each epoch
@@ -258,101 +258,3 @@ def make_optimizer(
     if state is not None:
         optimizer.load_state_dict(state)
     return optimizer
-
-
-def pick_device(name: str) -> torch.device:
-    """The device of that name; "auto" is this rank's GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise InputError(f"unknown device {name!r}; choose auto, cpu, cuda or cuda:N") from error
-    if device.type not in ("cpu", "cuda"):
-        raise InputError(f"unknown device {name!r}; choose auto, cpu, cuda or cuda:N")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise InputError(f"device {name!r} was asked for, but torch sees {torch.cuda.device_count()} GPUs here")
-    return device
-
-
-def uses_bf16(settings: Settings, device: torch.device) -> bool:
-    """Whether the forward pass is autocast to bfloat16."""
-    if settings.precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return settings.precision == "bf16"
-
-
-def compiles(settings: Settings, device: torch.device, steps: int) -> bool:
-    """Whether the step is compiled: as set, or on a GPU for runs of more than 20,000 steps."""
-    if settings.compile is None:
-        return device.type == "cuda" and steps * settings.epochs > 20_000
-    return settings.compile
-
-
-def records(settings: Settings, device: torch.device, ours: bool) -> bool:
-    """Whether steps are recorded as a CUDA graph: as set, or where encoder and augmentation are `ours`."""
-    if device.type != "cuda" or distributed.world_size() > 1:
-        return False
-    return ours if settings.cuda_graph is None else settings.cuda_graph
-
-
-def channels_last(network: nn.Module) -> nn.Module:
-    """The network with the weights of its convolutions laid out as `laid_out` does their inputs."""
-    for parameter in network.parameters():
-        parameter.data = laid_out(parameter.data)
-    return network
-
-
-@contextmanager
-def fastest_algorithms() -> Iterator[None]:
-    """Let cuDNN try its algorithms in the first steps and keep the fastest, unless it was told to be deterministic."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = not torch.backends.cudnn.deterministic
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
-
-
-class _StopNow(KeyboardInterrupt):
-    """SIGTERM where there is nothing to save; no error, so that nothing that bears errors bears it."""
-
-
-@contextmanager
-def stopping_at_once(listens: bool) -> Iterator[None]:
-    """Make of SIGTERM an `Interrupted`, wherever it comes: for all that is done before and after the training."""
-    if not listens or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: Any) -> None:
-        raise _StopNow
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    except _StopNow:
-        raise Interrupted("stopped while not training; the run can be resumed from its last checkpoint") from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def stopping(listens: bool) -> Iterator[Any]:
-    """A function that tells whether SIGTERM or SIGINT came; a second SIGINT interrupts at once."""
-    asked = threading.Event()
-
-    def ask(number: int, frame: Any) -> None:
-        if asked.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        asked.set()
-
-    if not listens or threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
-        return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield asked.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -26,9 +26,11 @@ from imix.run import Run, assemble, clear, read_config, save_encoder
 from imix.settings import Reading, Settings
 from imix.train import checkpoint
 from imix.train.build import make_method, make_views
+from imix.train.device import pick_device, records, uses_bf16
 from imix.train.log import Lines, Log, Progress, Sink, TensorBoard, WandB, check_extras
-from imix.train.loop import global_batch_size, pick_device, records, stopping_at_once, train, uses_bf16
+from imix.train.loop import global_batch_size, train
 from imix.train.randomness import BEFORE_TRAINING, own_randomness, seed_all
+from imix.train.stopping import stopping_at_once
 
 STREAMED_SAMPLE = 2000  # samples from which a streamed source is standardised
 # What may differ when a run is resumed: where it runs and what it tells.
