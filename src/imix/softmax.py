@@ -1,5 +1,6 @@
 """The normaliser of the contrastive softmax, log sum_k exp(q . k / tau), dense when small and streamed when large."""
 
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor
 
 from imix.errors import InputError
 
-FUSED = False  # whether a GPU uses the kernels of imix.fused for large sizes, which have not been measured on one yet
+FUSED = find_spec("triton") is not None  # whether a GPU uses the kernels of imix.fused for large sizes
 # An (anchors x columns) matrix with more entries than this is never held; blocks of at most this many are.
 LARGEST_BLOCK = 2**24
 
@@ -24,10 +25,10 @@ def log_sum_exp(q: Tensor, k: Tensor, temperature: float, own: Tensor | None = N
     if len(q) * len(k) <= LARGEST_BLOCK:
         return _logits(q, k, own).logsumexp(1)
     if FUSED and q.is_cuda and q.dtype == k.dtype == torch.float32:
-        from imix.fused import WIDEST, LogSumExp
+        from imix import fused
 
-        if q.shape[1] <= WIDEST:
-            return LogSumExp.apply(q, k, own)
+        if q.shape[1] <= fused.WIDEST:
+            return fused.log_sum_exp(q, k, own)
     return _Streamed.apply(q, k, own)
 
 
