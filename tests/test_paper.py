@@ -197,7 +197,9 @@ def test_rows_and_columns_can_be_chosen():
     one = cells_of(table1, "paper", rows=["covtype"], columns=["BYOL"])
     assert [cell.column for cell in one] == ["BYOL"]
     with pytest.raises(InputError, match="no such row"):
-        cells_of(table1, "paper", rows=["mnist"])
+        wanted(["table1"], "paper", rows=["mnist"])
+    with pytest.raises(InputError, match=r"nothing in the paper has such a row and column: \['mnist'\]"):
+        wanted(["all"], "paper", rows=["mnist"])
     with pytest.raises(InputError, match=r"no 'table9' in the paper; choose from table1"):
         wanted(["table9"], "paper")
     with pytest.raises(InputError, match="name what to reproduce"):
@@ -207,11 +209,14 @@ def test_rows_and_columns_can_be_chosen():
 
 
 def test_the_list_says_what_there_is_and_what_it_costs(tmp_path):
-    text = listing("paper", tmp_path)
+    text = listing([], tmp_path, budget="paper")
     for name in NAMES:
         assert re.search(rf"^{name} ", text, re.MULTILINE)
     assert re.search(r"^table1 +24 +120 +[\d,.]+ +0/120", text, re.MULTILINE)
-    assert "ResNet-18, 200 epochs" in listing("short", tmp_path)
+    assert "ResNet-18, 200 epochs" in listing([], tmp_path, budget="short")
+    some = listing(["all"], tmp_path, budget="short", rows=["covtype"], seeds=2).splitlines()
+    assert [line.split()[0] for line in some if "/" in line] == ["table1", "table3", "together"]
+    assert re.search(r"^together +14 ", some[-1])
 
 
 # --- as runs ---------------------------------------------------------------------------------------------------------

@@ -74,16 +74,11 @@ def cells_of(
     rows: Sequence[str] = (),
     columns: Sequence[str] = (),
 ) -> list[Cell]:
-    """The cells of an experiment at a budget; of the rows and columns that are named, if any are."""
+    """The cells of an experiment at a budget; of the rows and columns that are named, if any are, and maybe none."""
     cells = list(experiment.short if budget == "short" else experiment.cells)
     if budget == "smoke":
         cells = [_smoke(cell) for cell in cells]
     chosen = [cell for cell in cells if _named(cell.label, rows) and (not columns or cell.column in columns)]
-    if not chosen:
-        labels, heads = (
-            list(dict.fromkeys(names)) for names in zip(*((c.label, c.column) for c in cells), strict=True)
-        )
-        raise InputError(f"{experiment.name} has no such row and column; rows: {labels}; columns: {heads}")
     return [_switched(cell, switches) for cell in chosen]
 
 
@@ -132,8 +127,15 @@ def wanted(
         raise InputError(f"seeds must be at least 1; got {seeds}")
     found = []
     for experiment in find(names):
+        cells = cells_of(experiment, budget, switches, rows, columns)
+        if not cells and "all" not in names:
+            known = cells_of(experiment, budget)
+            labels, heads = ([*dict.fromkeys(kind)] for kind in zip(*((c.label, c.column) for c in known), strict=True))
+            raise InputError(f"{experiment.name} has no such row and column; rows: {labels}; columns: {heads}")
         many = seeds or (experiment.seeds if budget == "paper" else 1)
-        found.append(Wanted(experiment, cells_of(experiment, budget, switches, rows, columns), many))
+        found += [Wanted(experiment, cells, many)] if cells else []
+    if not found:
+        raise InputError(f"nothing in the paper has such a row and column: {[*rows, *columns]}")
     return found
 
 
@@ -174,7 +176,9 @@ def hours(job: Job) -> float:
     rate = RATES.get(settings.encoder.split(":")[0], 1e6)
     large = training.data.startswith("imagenet") and reading.image_size is None
     rate /= LARGE_IMAGES if large else 1
-    passes = PASSES.get(settings.method, 2.0) * (2 if settings.method == "simclr" and settings.mix != "none" else 1)
+    passes = PASSES.get(settings.method, 2.0) * (
+        2 if settings.method in ("simclr", "supclr") and settings.mix != "none" else 1
+    )
     samples = SAMPLES[training.data] * reading.fraction
     views = samples * settings.epochs * passes
     if training.data in IMAGES:  # a hundred passes forward

@@ -5,25 +5,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from imix.paper.budget import Budget, all_jobs, hours, remaining, wanted
+from imix.paper.budget import Budget, Wanted, all_jobs, hours, remaining, wanted
 from imix.paper.cluster import write_slurm
-from imix.paper.experiments import EXPERIMENTS
 
 
-def listing(budget: Budget, out: Path) -> str:
+def listing(names: Sequence[str], out: Path, *, budget: Budget, **chosen: Any) -> str:
     """A line for each experiment: its cells, its trainings, what an H200 needs for them, and how many are done."""
     lines = [f"{'':<12}{'cells':>7}{'trainings':>11}{'H200 hours':>12}{'done':>9}"]
-    for name, experiment in EXPERIMENTS.items():
-        asked = wanted([name], budget)
-        jobs, left = all_jobs(asked), remaining(asked, out)
+
+    def add(name: str, cells: int | str, asked: list[Wanted], title: str) -> None:
+        jobs = all_jobs(asked)
         cost = "-" if budget == "smoke" else f"{sum(map(hours, jobs)):,.1f}"
-        done = f"{len(jobs) - len(left)}/{len(jobs)}"
-        lines.append(f"{name:<12}{len(asked[0].cells):>7}{len(jobs):>11}{cost:>12}{done:>9}  {experiment.title}")
+        done = f"{len(jobs) - len(remaining(asked, out))}/{len(jobs)}"
+        lines.append(f"{name:<12}{cells:>7}{len(jobs):>11}{cost:>12}{done:>9}  {title}")
+
+    everything = wanted(names or ["all"], budget, **chosen)
+    for each in everything:
+        add(each.experiment.name, len(each.cells), [each], each.experiment.title)
         if budget == "short":
-            lines.append(f"{'':<12}{experiment.told}")
-    everything = all_jobs(wanted(["all"], budget))
-    total = "-" if budget == "smoke" else f"{sum(map(hours, everything)):,.1f}"
-    lines.append(f"{'all':<12}{'':>7}{len(everything):>11}{total:>12}{'':>9}  trainings that several share run once")
+            lines.append(f"{'':<12}{each.experiment.told}")
+    if len(everything) > 1:
+        add("together", "", everything, "trainings that several share run once")
     return "\n".join(lines)
 
 

@@ -12,6 +12,7 @@ import datetime
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import imix
@@ -23,6 +24,7 @@ from imix.paper.side_by_side import do_all
 from imix.paper.switches import Switches
 from imix.paper.work import Outcome, Value, Worker
 from imix.train.device import pick_device
+from imix.train.stopping import stopping_at_once
 
 
 def reproduce(
@@ -60,12 +62,13 @@ def reproduce(
         print(f"{len(jobs)} of {len(mine)} trainings are to be done; results go to {out}", file=sys.stderr, flush=True)
     worker = Worker(out, budget, None if data_dir is None else Path(data_dir), progress=progress)
     failures: Counter[str] = Counter()
-    for done, (job, outcome) in enumerate(do_all(jobs, worker, devices), 1):
-        _keep(asked, job, outcome, budget, out)
-        failures.update(outcome.failures)
-        said = "; ".join([f"{outcome.seconds:.0f} s", *outcome.failures])
-        if progress:
-            print(f"[{done}/{len(jobs)}] {job.name}: {said}", file=sys.stderr, flush=True)
+    with stopping_at_once(True), closing(do_all(jobs, worker, devices)) as doing:
+        for done, (job, outcome) in enumerate(doing, 1):
+            _keep(asked, job, outcome, budget, out)
+            failures.update(outcome.failures)
+            said = "; ".join([f"{outcome.seconds:.0f} s", *outcome.failures])
+            if progress:
+                print(f"[{done}/{len(jobs)}] {job.name}: {said}", file=sys.stderr, flush=True)
     for each in asked:
         write_markdown(out, each, budget, switches)
     page = write_page(out, asked, budget, switches)

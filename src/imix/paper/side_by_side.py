@@ -3,7 +3,7 @@
 import multiprocessing
 import queue
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -18,15 +18,14 @@ from imix.train.stopping import stopping_at_once
 LOOK_EVERY = 2.0  # seconds, for processes that died
 
 
-def do_all(jobs: Sequence[Job], worker: Worker, devices: Sequence[str]) -> Iterator[tuple[Job, Outcome]]:
+def do_all(jobs: Sequence[Job], worker: Worker, devices: Sequence[str]) -> Generator[tuple[Job, Outcome]]:
     """Jobs as they are done, one at a time on each device; one that is named twice does two.
 
-    SIGTERM stops them all; what they were at goes on when it is started again.
+    Where it is left before its end, all are stopped; what they were at goes on when it is started again.
     """
     if len(devices) == 1 or len(jobs) == 1:
-        with stopping_at_once(True):
-            for job in jobs:
-                yield job, replace(worker, device=devices[0]).do(job)
+        for job in jobs:
+            yield job, replace(worker, device=devices[0]).do(job)
         return
     context = multiprocessing.get_context("spawn")
     waiting, done = context.Queue(), context.Queue()
@@ -44,10 +43,9 @@ def do_all(jobs: Sequence[Job], worker: Worker, devices: Sequence[str]) -> Itera
     for process in processes:
         process.start()
     try:
-        with stopping_at_once(True):
-            for _ in jobs:
-                number, outcome = _next(done, processes)
-                yield jobs[number], outcome
+        for _ in jobs:
+            number, outcome = _next(done, processes)
+            yield jobs[number], outcome
     finally:
         for process in processes:
             process.terminate()  # those that train write their checkpoint first
