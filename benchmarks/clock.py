@@ -18,8 +18,7 @@ from imix.methods import Method
 from imix.settings import Settings
 from imix.train.build import make_method, make_views
 from imix.train.device import channels_last, uses_bf16
-from imix.train.loop import Objective, make_optimizer
-from imix.train.step import RecordedStep, Step
+from imix.train.step import Objective, RecordedStep, Step, make_optimizer
 
 
 def rate(make: Callable[[], int], device: torch.device, seconds: float = 4.0) -> float:

@@ -39,7 +39,7 @@ from imix.distributed import SyncBatchNorm
 from imix.evaluation.features import Encoded
 from imix.evaluation.linear import Linear, linear
 from imix.settings import Settings
-from imix.train.loop import make_optimizer
+from imix.train.step import make_optimizer
 
 SIZES: dict[str, dict[str, list[int]]] = {
     "cpu": {

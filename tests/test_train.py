@@ -23,10 +23,10 @@ from imix.augment import Masking
 from imix.train import checkpoint
 from imix.train.build import make_method
 from imix.train.log import Log
-from imix.train.loop import Objective, global_batch_size
+from imix.train.loop import global_batch_size
 from imix.train.randomness import BEFORE_TRAINING, epoch_order, seed_all
 from imix.train.schedule import learning_rate
-from imix.train.step import RecordedStep
+from imix.train.step import Objective, RecordedStep, make_optimizer
 from imix.train.watch import EVERY, PATIENCE, Watch
 
 SMALL = Settings(epochs=3, batch_size=16, encoder="mlp:16-16", device="cpu", checkpoint_minutes=0, queue=40)
@@ -84,7 +84,7 @@ def test_step_schedule_decays_at_its_milestones():
 
 def test_weight_decay_reaches_every_parameter(table):
     learner = imix.NPair(imix.encoders.build("mlp:16-16", (6,)))
-    optimizer = imix.train.loop.make_optimizer(learner, SMALL, torch.device("cpu"))
+    optimizer = make_optimizer(learner, SMALL, torch.device("cpu"))
     decayed = [p for group in optimizer.param_groups if group["weight_decay"] == 1e-4 for p in group["params"]]
     assert len(decayed) == len(list(learner.parameters()))
 
@@ -382,7 +382,7 @@ def test_a_recorded_step_replays_with_its_own_batch_rate_and_random_numbers(tabl
     monkeypatch.setattr(torch.optim.SGD, "step", _step_with_rate_in_memory(torch.optim.SGD.step))
     settings = replace(SMALL, method=method)
     plain = imix.pretrain(table[0], settings, labels=table[1], progress=False)
-    monkeypatch.setattr(imix.train.loop, "Step", RecordedStep)
+    monkeypatch.setattr(imix.train.step, "Step", RecordedStep)
     recorded = imix.pretrain(table[0], settings, labels=table[1], progress=False)
     assert_same_weights(weights(plain), weights(recorded))
     assert [record["loss"] for record in plain.metrics] == [record["loss"] for record in recorded.metrics]

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from imix.mix import CutMix, InputMix, Mix, MixUp
     from imix.reports import report, transfer
     from imix.run import Run, load_encoder
+    from imix.throughput import bench
     from imix.train.pretrain import pretrain
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "imix.throughput": ("bench",),
     "imix.mix": ("CutMix", "InputMix", "Mix", "MixUp"),
     "imix.methods": ("BYOL", "MoCo", "NPair", "SimCLR", "SupCLR", "SupNPair", "Supervised"),
     "imix.run": ("Run", "load_encoder"),
@@ -52,6 +54,7 @@ __all__ = [
     "Supervised",
     "TrainingError",
     "augment",
+    "bench",
     "data",
     "embed",
     "encoders",

@@ -250,7 +250,7 @@ def reproduce(
         names: table1, table2, table3, table4a, table4b, tableC1, tableC2, tableC3, figure2, figure3, figureC1,
             supervised; or all.
         switches: Where the paper leaves something open.
-        list: Show what there is, what it costs at the budget, and what is done.
+        list: Show what there is (or what is named), what it costs at the budget, and what is done.
         budget: paper: its full length; short: what a GPU does in minutes; smoke: a try on tiny stand-in data.
         row: Only rows that are named so, or in part (--row covtype "CIFAR-10, no augmentation").
         column: Only these columns (--column "MoCo v2" "MoCo v2 + i-Mix").
@@ -263,10 +263,10 @@ def reproduce(
     """
     from imix.paper.listing import listing, script
 
-    if list:
-        print(listing(budget, out))
-        return
     chosen: dict[str, Any] = {"budget": budget, "switches": switches, "rows": row, "columns": column, "seeds": seeds}
+    if list:
+        print(listing(names, out, **chosen))
+        return
     if slurm:
         path = script(names, sys.argv[2:], out, **chosen)
         print(f"wrote {path}; start it with: sbatch {path}")
@@ -278,6 +278,26 @@ def reproduce(
         raise InputError(f"part must be I/N, such as 0/8; got {part!r}")
     place = (int(share[1]), int(share[2]))
     print(f"open {start(names, **chosen, data_dir=data_dir, devices=devices, part=place, out=out)}")
+
+
+def bench(
+    data: Data = "",
+    *,
+    settings: tyro.conf.OmitArgPrefixes[Settings],
+    reading: tyro.conf.OmitArgPrefixes[Reading],
+    duration: float = 5.0,
+) -> None:
+    """How fast a run with these settings would be here, what holds it back, and how long it would take.
+
+    Args:
+        data: As for pretrain; by default random pictures of CIFAR's size.
+        settings: As for pretrain.
+        reading: As for pretrain.
+        duration: Seconds for which each of the three rates is measured.
+    """
+    from imix.throughput import bench as start
+
+    print(start(data or None, settings, reading, duration=duration))
 
 
 def demo(out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = None) -> None:
@@ -293,7 +313,7 @@ def demo(out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = Non
     start(out, seeds, epochs)
 
 
-COMMANDS = (demo, pretrain, evaluate, embed, transfer, report, map, export, data, reproduce)
+COMMANDS = (demo, pretrain, evaluate, embed, transfer, report, map, export, data, reproduce, bench)
 
 
 def main() -> None:

@@ -1,19 +1,76 @@
-"""From settings to objects: the mixing operator, the augmentation and the method that they name."""
+"""From settings to objects: the mixing operator, the augmentation and the method that they name, on the device."""
 
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
 from torch import nn
 
 from imix.augment import Augment, Masking, Resampling, followed_by, image, no_augment
 from imix.augment.speech import SpeechViews
-from imix.data import Data
+from imix.batch import Batch, as_floats, concatenate, fields, map_fields
+from imix.data import Data, Source, Tensors
 from imix.data.mel import LogMel, Reals
+from imix.data.pictures import Pictures
+from imix.data.standardise import Standardise
+from imix.encoders import width_of
 from imix.errors import InputError
-from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
+from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair, evaluating
 from imix.mix import CutMix, MixOperator, MixUp
+from imix.run import assemble
 from imix.settings import Settings
+from imix.train.device import pick_device, records
+from imix.train.randomness import BEFORE_TRAINING, own_randomness, seed_all
 
 MASKING = 0.2  # of rows, unless set
+STREAMED_SAMPLE = 2000  # samples from which a streamed source is standardised
 VIEWS = {"cifar": image.cifar, "imagenet": image.imagenet}
 SOFTMAX = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a run is made of: everything that steps need."""
+
+    device: torch.device
+    architecture: dict[str, Any]  # from which the encoder is built again
+    whole: nn.Sequential  # the encoder with what makes its input
+    source: Source
+    learner: Method
+    views: Augment
+    recorded: bool  # whether steps can be; see `RecordedStep`
+
+
+def make_all(data: Data, settings: Settings, encoder: nn.Module | None = None, augment: Augment | None = None) -> Made:
+    """Everything from data and settings, with an encoder and an augmentation of one's own where they are given."""
+    device = pick_device(settings.device)
+    shape = data.train.shape
+    images = shape is not None and len(shape) == 3
+    # Columns were scaled as they were read; sounds have a scale of their own.
+    scaled = data.reading.standardise == "none" or data.table is not None or data.clip is not None
+    architecture = {
+        "encoder": settings.encoder if encoder is None else "custom",
+        "shape": shape,
+        "groups": [] if data.table is None else data.table.groups,
+        "standardise": not scaled and shape is not None and (images or isinstance(data.train, Tensors)),
+        "clip": None if data.clip is None else asdict(data.clip),
+    }
+    with own_randomness(device):
+        seed_all(settings.seed, BEFORE_TRAINING)
+        whole = assemble(architecture, encoder)
+        source = _standardised(data, whole, device, images)
+        # Where waveforms are mixed, the method's encoder begins with what makes pictures of them.
+        seeing = nn.Sequential(*whole[0].children(), whole[-1])[1:] if settings.mix_waveforms else whole[-1]
+        learner = make_method(settings, seeing, _width(whole, source), data.train.classes)
+        views = make_views(settings, data, whole[0], augment)
+        plain = make_views(replace(settings, augment="none"), data, whole[0], no_augment)
+    _try_mixing(learner, plain, source, device)
+    if settings.supervised and source.labels is not None and int(source.labels.min()) < 0:
+        raise InputError(
+            f"method {settings.method!r} needs labels, and {int((source.labels < 0).sum())} rows have none"
+        )
+    recorded = records(settings, device, ours=encoder is None and augment is None)
+    return Made(device, architecture, whole, source, learner, views, recorded)
 
 
 def make_mix(settings: Settings) -> MixOperator | None:
@@ -119,3 +176,49 @@ def make_method(settings: Settings, encoder: nn.Module, width: int, classes: int
         )
     method = SOFTMAX[settings.method]
     return method(encoder, mix, temperature=settings.temperature, head=head, dim=dim, width=width)
+
+
+def _standardised(data: Data, whole: nn.Sequential, device: torch.device, images: bool) -> Source:
+    """The training data, on the device if it fits there, standardised; images are so after they were augmented."""
+    source = data.train
+    if isinstance(whole[0], Standardise):
+        parts = [source, *([data.test] if data.test is not None and data.reading.standardise == "all" else [])]
+        held = [_held(part) for part in parts]
+        whole[0].fit(Tensors(concatenate([as_floats(part) for part in held]) if len(held) > 1 else held[0]))
+        if not images:
+            source = Tensors(whole[0](_held(source)), source.labels)
+    whole.to(device)
+    if isinstance(source, Pictures):
+        source = source.to(device)
+        source.forgiving = True
+        return source
+    fits = device.type != "cuda" or source.nbytes() < torch.cuda.mem_get_info(device)[0] // 2
+    return source.to(device) if fits else source
+
+
+def _held(source: Source) -> Batch:
+    """All samples of a source that holds them, or some of one that streams, for statistics."""
+    if isinstance(source, Tensors):
+        return source.inputs
+    some = torch.linspace(0, len(source) - 1, min(len(source), STREAMED_SAMPLE)).long()
+    return next(source.batches([some]))[0]
+
+
+def _width(whole: nn.Sequential, source: Source) -> int:
+    """How many features the encoder gives: as it says, or else as it does."""
+    if (width := width_of(whole[-1])) is not None:
+        return width
+    sample = source.sample(2)
+    whole.to(fields(sample)[0].device)
+    with torch.no_grad(), evaluating(whole):
+        features = whole(as_floats(sample))
+    if features.dim() != 2:
+        raise InputError(f"an encoder must give (N, F); {type(whole[-1]).__name__} gives shape {tuple(features.shape)}")
+    return int(features.shape[1])
+
+
+def _try_mixing(learner: Method, plain: Augment, source: Source, device: torch.device) -> None:
+    """Let an operator that cannot mix this data say so before anything is written; `plain` are its plain views."""
+    sample = map_fields(lambda x: x.to(device), source.sample(2))
+    with own_randomness(device):
+        learner.mix(plain(as_floats(sample)))

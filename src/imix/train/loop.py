@@ -7,7 +7,7 @@ never stopped. With many ranks each takes its rows of the same global batch.
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,19 @@ from torch.nn.parallel import DistributedDataParallel
 
 from imix import distributed
 from imix.augment import Augment
-from imix.batch import Batch, as_floats, concatenate, fields, laid_out, map_fields, size
+from imix.batch import as_floats, fields, map_fields
 from imix.data import Source
 from imix.errors import InputError, Interrupted
 from imix.methods import Method
 from imix.mix import InputMix
 from imix.settings import Settings
 from imix.train import checkpoint
-from imix.train.device import channels_last, compiles, fastest_algorithms, uses_bf16
+from imix.train.device import channels_last
 from imix.train.health import health
 from imix.train.log import Log
-from imix.train.randomness import epoch_order, own_randomness
+from imix.train.randomness import epoch_order
 from imix.train.schedule import learning_rate, warmup_epochs
-from imix.train.step import RecordedStep, Step
+from imix.train.step import Objective, make_optimizer, taking_steps
 from imix.train.stopping import stopping
 from imix.train.watch import Watch, advice
 
@@ -37,30 +37,6 @@ RECORD_EVERY = 50  # steps; and at the end of each epoch
 LARGE = 1e4  # deviations beyond which a value may well make a loss overflow
 AGREE_EVERY = 8  # steps at most between which ranks ask each other whether one was told to stop,
 AGREE_SECONDS = 1.0  # and about how long that may take where steps are slow
-
-
-class Objective(nn.Module):
-    """Views of a batch, mixed inputs where asked, and the method's loss: what is compiled as one step.
-
-    Labels go to a supervised method and to no other.
-    """
-
-    def __init__(self, learner: Method, augment: Augment, input_mix: InputMix | None) -> None:
-        super().__init__()
-        self.learner, self.augment, self.input_mix = learner, augment, input_mix
-
-    def forward(self, batch: Batch, labels: Tensor | None) -> Tensor:
-        """The loss of a batch."""
-        with torch.autocast(
-            fields(batch)[0].device.type, enabled=False
-        ):  # pixels do not fit into eight bits of mantissa
-            batch = as_floats(batch)
-            views = [self.augment(batch) for _ in range(self.learner.views)]
-            if self.input_mix is not None:
-                n, mixed = size(batch), self.input_mix(concatenate(views))
-                views = [map_fields(lambda x, at=at: x[at : at + n], mixed) for at in range(0, n * len(views), n)]
-            views = [map_fields(laid_out, view) for view in views]
-        return self.learner(*views, labels) if self.learner.supervised else self.learner(*views)
 
 
 def train(
@@ -104,14 +80,6 @@ def train(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # its new name is not known to older torch
             objective = DistributedDataParallel(objective, broadcast_buffers=False)
-    compiling: AbstractContextManager[None] = nullcontext()
-    if compiles(settings, device, steps):
-        objective.compile()
-        warnings.filterwarnings("ignore", "Torchinductor does not support code generation for complex")
-        # Unasked it may only ever help: where it fails, the step runs as it is.
-        compiling = torch._dynamo.config.patch(suppress_errors=settings.compile is None)
-    kind = RecordedStep if recorded else Step
-    take_step = kind(objective, learner, optimizer, device, uses_bf16(settings, device))
     peak = learning_rate(settings, batch_size, warmup_epochs(settings), 0, steps)
     total = settings.epochs * steps
     watch = Watch(learner.chance(batch_size), advice(peak), total, after=warmup_epochs(settings) * steps)
@@ -145,7 +113,10 @@ def train(
     steps_since = 0
     rounds = Rounds()
     stop_asked: Callable[[], bool] | None = None
-    with own_randomness(device), compiling, fastest_algorithms(), ExitStack() as listening:
+    with (
+        taking_steps(objective, learner, optimizer, settings, device, steps, recorded) as take_step,
+        ExitStack() as listening,
+    ):
         while epoch < settings.epochs:
             order = epoch_order(settings.seed, epoch, len(source))
             own = order[: steps * batch_size].view(steps, world, share)[step:, rank]
@@ -240,21 +211,3 @@ def global_batch_size(settings: Settings, n: int) -> int:
             f"contrast need at least 2 (batch_size={settings.batch_size}, {n} samples)"
         )
     return batch_size
-
-
-def make_optimizer(
-    learner: Method, settings: Settings, device: torch.device, state: dict[str, Any] | None = None
-) -> torch.optim.Optimizer:
-    """SGD or AdamW over everything that learns, as new or in that state; each step sets the rate."""
-    parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
-    optimizer: torch.optim.Optimizer
-    if settings.optimizer == "sgd":
-        optimizer = torch.optim.SGD(parameters, lr=0.0, momentum=0.9, weight_decay=settings.weight_decay)
-    else:
-        optimizer = torch.optim.AdamW(parameters, lr=0.0, weight_decay=settings.weight_decay)
-    for group in optimizer.param_groups if state is None else state["param_groups"]:
-        # Whatever the device was before; a recorded step cannot ask the host.
-        group |= {name: device.type == "cuda" for name in ("fused", "capturable") if name in optimizer.defaults}
-    if state is not None:
-        optimizer.load_state_dict(state)
-    return optimizer

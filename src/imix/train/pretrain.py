@@ -4,7 +4,7 @@ import json
 import platform
 import sys
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +13,20 @@ from torch import nn
 
 import imix
 from imix import distributed, files, ranks
-from imix.augment import Augment, no_augment
-from imix.batch import Batch, as_floats, concatenate, fields, map_fields
-from imix.data import Data, Source, Tensors, load
-from imix.data.pictures import Pictures
-from imix.data.standardise import Standardise
-from imix.encoders import width_of
+from imix.augment import Augment
+from imix.data import Data, load
 from imix.errors import InputError
 from imix.evaluation.probe import make_probe
-from imix.methods import Method, evaluating
-from imix.run import Run, assemble, clear, read_config, save_encoder
+from imix.methods import Method
+from imix.run import Run, clear, read_config, save_encoder
 from imix.settings import Reading, Settings
 from imix.train import checkpoint
-from imix.train.build import make_method, make_views
-from imix.train.device import pick_device, records, uses_bf16
+from imix.train.build import make_all
+from imix.train.device import uses_bf16
 from imix.train.log import Lines, Log, Progress, Sink, TensorBoard, WandB, check_extras
 from imix.train.loop import global_batch_size, train
-from imix.train.randomness import BEFORE_TRAINING, own_randomness, seed_all
 from imix.train.stopping import stopping_at_once
 
-STREAMED_SAMPLE = 2000  # samples from which a streamed source is standardised
 # What may differ when a run is resumed: where it runs and what it tells.
 FREE_ON_RESUME = ("device", "cuda_graph", "checkpoint_minutes", "tensorboard", "wandb")
 
@@ -87,29 +81,19 @@ def _pretrain(
     progress: bool,
     held: ExitStack,
 ) -> Run:
-    device = pick_device(settings.device)
-    shape = data.train.shape
-    images = shape is not None and len(shape) == 3
-    # Columns were scaled as they were read; sounds have a scale of their own.
-    scaled = data.reading.standardise == "none" or data.table is not None or data.clip is not None
-    architecture = {
-        "encoder": settings.encoder if encoder is None else "custom",
-        "shape": shape,
-        "groups": [] if data.table is None else data.table.groups,
-        "standardise": not scaled and shape is not None and (images or isinstance(data.train, Tensors)),
-        "clip": None if data.clip is None else asdict(data.clip),
-    }
+    made = make_all(data, settings, encoder, augment)
+    learner, source, device = made.learner, made.source, made.device
     config = {
         "settings": asdict(settings),
         "data": {
             "name": data.name,
             "samples": len(data.train),
-            "shape": shape,
+            "shape": data.train.shape,
             "reading": asdict(data.reading),
             "table": None if data.table is None else data.table.to_json(),
         },
         "machine": {"ranks": distributed.world_size()},
-        "architecture": architecture,
+        "architecture": made.architecture,
         "versions": {
             "imix": imix.__version__,
             "torch": torch.__version__,
@@ -117,23 +101,8 @@ def _pretrain(
         },
     }
     config = json.loads(json.dumps(config))  # as it will be read
-    with own_randomness(device):
-        seed_all(settings.seed, BEFORE_TRAINING)
-        whole = assemble(architecture, encoder)
-        source = _standardised(data, whole, device, images)
-        # Where waveforms are mixed, the method's encoder begins with what makes pictures of them.
-        seeing = nn.Sequential(*whole[0].children(), whole[-1])[1:] if settings.mix_waveforms else whole[-1]
-        learner = make_method(settings, seeing, _width(whole, source), data.train.classes)
-        views = make_views(settings, data, whole[0], augment)
-        plain = make_views(replace(settings, augment="none"), data, whole[0], no_augment)
-    _try_mixing(learner, plain, source, device)
-    if settings.supervised and source.labels is not None and int(source.labels.min()) < 0:
-        raise InputError(
-            f"method {settings.method!r} needs labels, and {int((source.labels < 0).sum())} rows have none"
-        )
     batch_size = global_batch_size(settings, len(source))
-    recorded = records(settings, device, ours=encoder is None and augment is None)
-    probe = make_probe(whole, data, settings, device) if settings.knn_every else None
+    probe = make_probe(made.whole, data, settings, device) if settings.knn_every else None
 
     state = None if folder is None else _open_folder(folder, config, overwrite, held)
     steps = len(source) // batch_size
@@ -142,27 +111,27 @@ def _pretrain(
     if distributed.rank() == 0 and progress:
         if data.table is not None:
             print(f"{data.name}: {data.table}", file=sys.stderr)
-        print(_headline(data, settings, learner, views, batch_size, steps, device), file=sys.stderr)
+        print(_headline(data, settings, learner, made.views, batch_size, steps, device), file=sys.stderr)
     try:
         train(
             learner,
             source,
             settings,
-            views,
+            made.views,
             log,
             device,
             folder / "checkpoint.pt" if folder else None,
             state,
-            recorded,
+            made.recorded,
             probe,
         )
     finally:
         log.close()
-    whole.eval()
+    made.whole.eval()
     if folder is not None and distributed.rank() == 0:
-        save_encoder(folder / "encoder.safetensors", whole, architecture)
+        save_encoder(folder / "encoder.safetensors", made.whole, made.architecture)
     distributed.wait()
-    return Run(whole, config, log.records, folder)
+    return Run(made.whole, config, log.records, folder)
 
 
 def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
@@ -236,52 +205,6 @@ def _open_log(
     if progress:
         sinks.append(Progress(settings.epochs * steps, done))
     return Log(sinks, records)
-
-
-def _standardised(data: Data, whole: nn.Sequential, device: torch.device, images: bool) -> Source:
-    """The training data, on the device if it fits there, standardised; images are so after they were augmented."""
-    source = data.train
-    if isinstance(whole[0], Standardise):
-        parts = [source, *([data.test] if data.test is not None and data.reading.standardise == "all" else [])]
-        held = [_held(part) for part in parts]
-        whole[0].fit(Tensors(concatenate([as_floats(part) for part in held]) if len(held) > 1 else held[0]))
-        if not images:
-            source = Tensors(whole[0](_held(source)), source.labels)
-    whole.to(device)
-    if isinstance(source, Pictures):
-        source = source.to(device)
-        source.forgiving = True
-        return source
-    fits = device.type != "cuda" or source.nbytes() < torch.cuda.mem_get_info(device)[0] // 2
-    return source.to(device) if fits else source
-
-
-def _held(source: Source) -> Batch:
-    """All samples of a source that holds them, or some of one that streams, for statistics."""
-    if isinstance(source, Tensors):
-        return source.inputs
-    some = torch.linspace(0, len(source) - 1, min(len(source), STREAMED_SAMPLE)).long()
-    return next(source.batches([some]))[0]
-
-
-def _width(whole: nn.Sequential, source: Source) -> int:
-    """How many features the encoder gives: as it says, or else as it does."""
-    if (width := width_of(whole[-1])) is not None:
-        return width
-    sample = source.sample(2)
-    whole.to(fields(sample)[0].device)
-    with torch.no_grad(), evaluating(whole):
-        features = whole(as_floats(sample))
-    if features.dim() != 2:
-        raise InputError(f"an encoder must give (N, F); {type(whole[-1]).__name__} gives shape {tuple(features.shape)}")
-    return int(features.shape[1])
-
-
-def _try_mixing(learner: Method, plain: Augment, source: Source, device: torch.device) -> None:
-    """Let an operator that cannot mix this data say so before anything is written; `plain` are its plain views."""
-    sample = map_fields(lambda x: x.to(device), source.sample(2))
-    with own_randomness(device):
-        learner.mix(plain(as_floats(sample)))
 
 
 def _headline(

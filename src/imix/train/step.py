@@ -1,15 +1,49 @@
 """One step of training, from a batch to moved weights; on a GPU recorded once and replayed."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from imix.batch import Batch, map_fields
+from imix.augment import Augment
+from imix.batch import Batch, as_floats, concatenate, fields, laid_out, map_fields, size
 from imix.methods import Method
-from imix.train.randomness import seed_all
+from imix.mix import InputMix
+from imix.settings import Settings
+from imix.train.device import compiles, fastest_algorithms, uses_bf16
+from imix.train.randomness import own_randomness, seed_all
 
 BEFORE_RECORDING = 3  # steps taken as they are, in which memory, algorithms and the optimiser's state are settled
+
+
+class Objective(nn.Module):
+    """Views of a batch, mixed inputs where asked, and the method's loss: what is compiled as one step.
+
+    Labels go to a supervised method and to no other.
+    """
+
+    def __init__(self, learner: Method, augment: Augment, input_mix: InputMix | None) -> None:
+        super().__init__()
+        self.learner, self.augment, self.input_mix = learner, augment, input_mix
+
+    def forward(self, batch: Batch, labels: Tensor | None) -> Tensor:
+        """The loss of a batch."""
+        views = self.views(batch)
+        return self.learner(*views, labels) if self.learner.supervised else self.learner(*views)
+
+    def views(self, batch: Batch) -> list[Batch]:
+        """As many views of a batch as the method takes."""
+        # Pixels do not fit into eight bits of mantissa.
+        with torch.autocast(fields(batch)[0].device.type, enabled=False):
+            batch = as_floats(batch)
+            views = [self.augment(batch) for _ in range(self.learner.views)]
+            if self.input_mix is not None:
+                n, mixed = size(batch), self.input_mix(concatenate(views))
+                views = [map_fields(lambda x, at=at: x[at : at + n], mixed) for at in range(0, n * len(views), n)]
+            return [map_fields(laid_out, view) for view in views]
 
 
 class Step:
@@ -88,3 +122,45 @@ class RecordedStep(Step):
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, stream=self.stream):
             self.loss = self._take(self.held[0], self.held[1] if len(self.held) > 1 else None)
+
+
+@contextmanager
+def taking_steps(
+    objective: nn.Module,
+    learner: Method,
+    optimizer: torch.optim.Optimizer,
+    settings: Settings,
+    device: torch.device,
+    steps: int,
+    recorded: bool,
+) -> Iterator[Step]:
+    """What takes a step, compiled and recorded as the settings say for epochs of that many steps.
+
+    The caller's random numbers are left as they were.
+    """
+    kind = RecordedStep if recorded else Step
+    with own_randomness(device), fastest_algorithms(), ExitStack() as compiling:
+        if compiles(settings, device, steps):
+            objective.compile()
+            warnings.filterwarnings("ignore", "Torchinductor does not support code generation for complex")
+            # Unasked it may only ever help: where it fails, the step runs as it is.
+            compiling.enter_context(torch._dynamo.config.patch(suppress_errors=settings.compile is None))
+        yield kind(objective, learner, optimizer, device, uses_bf16(settings, device))
+
+
+def make_optimizer(
+    learner: Method, settings: Settings, device: torch.device, state: dict[str, Any] | None = None
+) -> torch.optim.Optimizer:
+    """SGD or AdamW over everything that learns, as new or in that state; each step sets the rate."""
+    parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
+    optimizer: torch.optim.Optimizer
+    if settings.optimizer == "sgd":
+        optimizer = torch.optim.SGD(parameters, lr=0.0, momentum=0.9, weight_decay=settings.weight_decay)
+    else:
+        optimizer = torch.optim.AdamW(parameters, lr=0.0, weight_decay=settings.weight_decay)
+    for group in optimizer.param_groups if state is None else state["param_groups"]:
+        # Whatever the device was before; a recorded step cannot ask the host.
+        group |= {name: device.type == "cuda" for name in ("fused", "capturable") if name in optimizer.defaults}
+    if state is not None:
+        optimizer.load_state_dict(state)
+    return optimizer

@@ -1,0 +1,179 @@
+"""`imix bench`: how fast a run would be here, and what holds it back.
+
+Three rates of the same step, each with more around it: bare, with its views in place; with views made anew; and with
+samples read as well, which is how a run goes. A share far below 1 says where time is lost.
+"""
+
+import itertools
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from imix.augment import Augment
+from imix.batch import Batch, map_fields
+from imix.data import Data, Tensors, load
+from imix.mix import InputMix
+from imix.settings import Reading, Settings
+from imix.train.build import Made, make_all
+from imix.train.device import channels_last, compiles, uses_bf16
+from imix.train.loop import global_batch_size
+from imix.train.randomness import epoch_order, own_randomness
+from imix.train.step import BEFORE_RECORDING, Objective, Step, make_optimizer, taking_steps
+
+LR = 1e-3
+FEWEST = 3  # steps that are measured
+AHEAD = 50  # steps at most that a GPU is given before it is waited for, as between two records of a run
+TURNS = 5
+Samples = tuple[Batch, Tensor | None]
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Views per second of a step in three surroundings, and what that makes of a whole run."""
+
+    what: str
+    bare: float
+    with_views: float
+    whole: float
+    views_per_step: int
+    steps: int  # of an epoch
+    epochs: int
+    memory: int | None = None  # bytes on a GPU
+
+    @property
+    def seconds(self) -> float:
+        """Of the run that the settings describe, without set-up and compiling."""
+        return self.steps * self.epochs * self.views_per_step / self.whole
+
+    def __str__(self) -> str:
+        ways = {"bare step": self.bare, "and views made": self.with_views, "and samples read: a run": self.whole}
+        lines = [self.what, f"{'':24}{'views/s':>10}{'ms a step':>11}{'of bare':>9}"]
+        for way, rate in ways.items():
+            lines.append(f"{way:24}{rate:10,.0f}{1e3 * self.views_per_step / rate:11.2f}{100 * rate / self.bare:8.0f}%")
+        lines.append(f"{self.epochs} epochs of {self.steps} steps take {_duration(self.seconds)}")
+        if self.memory is not None:
+            lines[-1] += f"; steps hold {self.memory / 2**30:.1f} GiB of the GPU"
+        return "\n".join(lines)
+
+
+def bench(
+    data: Any = None,
+    settings: Settings = Settings(),
+    reading: Reading = Reading(),
+    *,
+    encoder: nn.Module | None = None,
+    augment: Augment | None = None,
+    duration: float = 5.0,
+    progress: bool = True,
+) -> Throughput:
+    """How fast `imix.pretrain` with the same arguments would be here; nothing is kept.
+
+    Without data: random pictures of CIFAR's size. Each of the three rates is taken over `duration` seconds, after a few
+    steps that do not count, in turns with the others. One process measures one device.
+
+    >>> found = bench(torch.randn(64, 10), Settings(batch_size=32), duration=0.1, progress=False)
+    >>> found.whole > 0
+    True
+    """
+    loaded = _pictures() if data is None else load(data, None, reading)
+    made = make_all(loaded, settings, encoder, augment)
+    learner, device = made.learner, made.device
+    channels_last(learner.to(device)).train()
+    batch_size = global_batch_size(settings, len(made.source))
+    steps = len(made.source) // batch_size
+    optimizer = make_optimizer(learner, settings, device)
+    objective = Objective(learner, made.views, InputMix(settings.input_mix) if settings.input_mix else None).to(device)
+    first = next(_samples(made, settings, steps, batch_size))
+    with own_randomness(device):
+        in_place = InPlace(objective, first[0])
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    if progress:
+        print("measuring ...", file=sys.stderr, flush=True)
+    how = learner, optimizer, settings, device, steps, made.recorded
+    with taking_steps(in_place, *how) as bare_step, taking_steps(objective, *how) as step:
+        everything = _samples(made, settings, steps, batch_size)
+        ways = (bare_step, itertools.repeat(first)), (step, itertools.repeat(first)), (step, everything)
+        bare, with_views, whole = _steps_per_second(ways, device, duration)
+    views = learner.views * batch_size
+    return Throughput(
+        _described(loaded.name, settings, encoder, made, steps),
+        bare * views,
+        with_views * views,
+        whole * views,
+        views,
+        steps,
+        settings.epochs,
+        torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
+    )
+
+
+class InPlace(Objective):
+    """An objective with views that stay where they are."""
+
+    def __init__(self, objective: Objective, batch: Batch) -> None:
+        super().__init__(objective.learner, objective.augment, objective.input_mix)
+        self.made = objective.views(batch)
+
+    def views(self, batch: Batch) -> list[Batch]:
+        """The same ones, whatever the batch."""
+        return self.made
+
+
+def _samples(made: Made, settings: Settings, steps: int, batch_size: int) -> Iterator[Samples]:
+    """Batches on the device, with labels for methods that take them, in the order of a run that never ends."""
+    for epoch in itertools.count():
+        order = epoch_order(settings.seed, epoch, len(made.source))[: steps * batch_size].view(steps, batch_size)
+        for batch, labels in made.source.batches(order):
+            batch = map_fields(lambda x: x.to(made.device, non_blocking=True), batch)
+            yield batch, labels.to(made.device) if made.learner.supervised and labels is not None else None
+
+
+def _steps_per_second(
+    ways: Sequence[tuple[Step, Iterator[Samples]]], device: torch.device, duration: float
+) -> list[float]:
+    """Of each way; they take turns, so that a busy machine disturbs all alike."""
+
+    def take(step: Step, samples: Iterator[Samples], steps: int) -> float:
+        started = time.perf_counter()
+        for at in range(steps):
+            step(*next(samples), LR, (at,))
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter() - started
+
+    for way in ways:
+        take(*way, BEFORE_RECORDING + 1 if device.type == "cuda" else 1)
+    ahead = max(1, min(AHEAD, int(duration / TURNS / max(take(*way, 1) for way in ways))))
+    taken, spent = [0] * len(ways), [0.0] * len(ways)
+    while min(spent) < duration or min(taken) < FEWEST:
+        for at, way in enumerate(ways):
+            spent[at] += take(*way, ahead)
+            taken[at] += ahead
+    return [steps / seconds for steps, seconds in zip(taken, spent, strict=True)]
+
+
+def _described(name: str, settings: Settings, encoder: nn.Module | None, made: Made, steps: int) -> str:
+    mix = "" if settings.mix == "none" else f" + i-Mix ({settings.mix})"
+    network = settings.encoder if encoder is None else type(encoder).__name__
+    how = [str(made.device), "bf16" if uses_bf16(settings, made.device) else "fp32"]
+    how += ["compiled"] if compiles(settings, made.device, steps) else []
+    how += ["recorded"] if made.recorded else []
+    return f"{settings.method}{mix} on {name}, {network}, {', '.join(how)}"
+
+
+def _pictures() -> Data:
+    pixels = torch.randint(0, 256, (50_000, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    return Data("random pictures", Tensors(pixels, torch.arange(len(pixels)) % 10), augment="cifar")
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} seconds"

@@ -1,0 +1,71 @@
+"""`imix bench`: three rates of one step."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import imix
+from imix import Settings
+from imix.throughput import InPlace, Throughput
+from imix.train.step import Objective
+
+QUICK = {"duration": 0.05, "progress": False}
+
+
+@pytest.mark.parametrize("method", ["npair", "simclr", "moco", "byol", "supclr", "supnpair", "supervised"])
+def test_every_method_has_its_rates(tmp_path, method):
+    np.savez(tmp_path / "rows.npz", x=np.random.default_rng(0).normal(size=(96, 6)), y=np.arange(96) % 3)
+    settings = Settings(method=method, batch_size=32, epochs=10, queue=64, input_mix=2)
+    found = imix.bench(tmp_path / "rows.npz", settings, **QUICK)
+    assert min(found.bare, found.with_views, found.whole) > 0
+    assert (found.views_per_step, found.steps, found.epochs) == (32 * (1 if method == "supervised" else 2), 3, 10)
+    assert found.seconds == pytest.approx(30 * found.views_per_step / found.whole)
+
+
+def test_own_encoder_and_augmentation_are_measured_and_nothing_else_changes():
+    class Encoder(torch.nn.Linear):
+        width = 5
+
+    encoder, rows = Encoder(7, 5), torch.randn(64, 7)
+    before = torch.get_rng_state()
+    found = imix.bench(rows, Settings(), encoder=encoder, augment=lambda x: x + torch.randn_like(x), **QUICK)
+    assert "Encoder" in found.what
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_bare_step_sees_the_same_views_and_the_whole_one_makes_them_anew():
+    made = []
+
+    def augment(x):
+        made.append(len(x))
+        return x
+
+    learner = imix.NPair(imix.encoders.build("small", (4,)))
+    objective = Objective(learner, augment, None)
+    bare = InPlace(objective, torch.randn(8, 4))
+    assert made == [8, 8]
+    assert torch.isfinite(bare(torch.randn(8, 4), None))
+    assert made == [8, 8]
+    objective(torch.randn(8, 4), None)
+    assert made == [8, 8, 8, 8]
+
+
+def test_it_is_told_as_a_table():
+    told = str(Throughput("npair on rows", 200.0, 190.0, 100.0, 20, 6, 600, memory=3 * 2**30)).splitlines()
+    assert told[0] == "npair on rows"
+    assert told[2].split() == ["bare", "step", "200", "100.00", "100%"]
+    assert told[4].split()[-3:] == ["100", "200.00", "50%"]
+    assert told[5] == "600 epochs of 6 steps take 12.0 minutes; steps hold 3.0 GiB of the GPU"
+
+
+def test_the_command_measures_a_file(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(64, 6)).astype(np.float32))
+    command = [sys.executable, "-m", "imix", "bench", "x.npy", "--duration", "0.05", "--batch-size", "32"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "bare step" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy"]
