@@ -59,16 +59,16 @@ def test_log_sum_exp_is_what_it_says(lacks_own: bool) -> None:
         columns = [j for j in range(15) if own is None or j != own[i]]
         expected.append(math.log(sum(math.exp(float(q[i] @ k[j]) / TAU) for j in columns)))
     assert_close(
-        softmax.log_sum_exp(q, k, TAU, own), torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12
+        softmax.log_sum_exp(q / TAU, k, own), torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12
     )
 
 
 def test_a_matrix_is_streamed_once_it_is_larger_than_the_largest_block(monkeypatch: pytest.MonkeyPatch) -> None:
     q, k = vectors(4, 0).requires_grad_(), vectors(6, 1)
     monkeypatch.setattr(softmax, "LARGEST_BLOCK", 24)
-    assert "Streamed" not in softmax.log_sum_exp(q, k, TAU).grad_fn.name()
+    assert "Streamed" not in softmax.log_sum_exp(q / TAU, k).grad_fn.name()
     monkeypatch.setattr(softmax, "LARGEST_BLOCK", 23)
-    assert "Streamed" in softmax.log_sum_exp(q, k, TAU).grad_fn.name()
+    assert "Streamed" in softmax.log_sum_exp(q / TAU, k).grad_fn.name()
 
 
 @blocks
@@ -80,7 +80,7 @@ def test_streamed_and_dense_agree(
     q, k, own = vectors(ROWS, 0, dtype), vectors(15, 1, dtype), own_columns(lacks_own)
 
     def normaliser(q: Tensor, k: Tensor) -> Tensor:
-        return softmax.log_sum_exp(q, k, TAU, own)
+        return softmax.log_sum_exp(q / TAU, k, own)
 
     dense = value_and_gradients(normaliser, q, k)
     monkeypatch.setattr(softmax, "LARGEST_BLOCK", block)
@@ -98,7 +98,7 @@ def test_gradient_of_the_streamed_form_is_that_of_its_value(
     q, k = vectors(rows, 0).requires_grad_(), vectors(rows, 1).requires_grad_()
     monkeypatch.setattr(softmax, "LARGEST_BLOCK", block)
     own = own_columns(lacks_own, rows)
-    assert torch.autograd.gradcheck(lambda q, k: softmax.log_sum_exp(q, k, TAU, own), (q, k))
+    assert torch.autograd.gradcheck(lambda q, k: softmax.log_sum_exp(q / TAU, k, own), (q, k))
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -128,10 +128,10 @@ def test_gradient_of_a_streamed_objective_is_that_of_its_value(monkeypatch: pyte
 @own_or_not
 def test_keys_without_gradient_are_streamed_too(monkeypatch: pytest.MonkeyPatch, lacks_own: bool) -> None:
     q, k, own = vectors(ROWS, 0), vectors(ROWS, 1), own_columns(lacks_own)
-    dense = value_and_gradients(lambda q, k: softmax.log_sum_exp(q, k, TAU, own), q, k)
+    dense = value_and_gradients(lambda q, k: softmax.log_sum_exp(q / TAU, k, own), q, k)
     monkeypatch.setattr(softmax, "LARGEST_BLOCK", 30)
     q = q.requires_grad_()
-    value = softmax.log_sum_exp(q, k, TAU, own)
+    value = softmax.log_sum_exp(q / TAU, k, own)
     weights = torch.linspace(-1, 2, ROWS, dtype=torch.float64)
     (grad,) = torch.autograd.grad((weights * value).sum(), (q,))
     assert_close(grad, dense[1], rtol=1e-12, atol=1e-12)
@@ -142,7 +142,7 @@ def test_large_logits_do_not_overflow_streamed_or_dense(monkeypatch: pytest.Monk
     q = torch.nn.functional.normalize(vectors(ROWS, 0, torch.float32))
     for block in (2**24, 30):
         monkeypatch.setattr(softmax, "LARGEST_BLOCK", block)
-        for result in value_and_gradients(lambda q, k: softmax.log_sum_exp(q, k, tau), q, q):
+        for result in value_and_gradients(lambda q, k: softmax.log_sum_exp(q / tau, k), q, q):
             assert result.isfinite().all()
 
 

@@ -12,6 +12,8 @@ Inputs need not be normalised. Values are computed in float32 or better, whateve
 anchors. With many ranks, anchors are local and keys are gathered; `offset` is the index of the first anchor's own key.
 """
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -29,8 +31,8 @@ def npair(q: Tensor, k: Tensor, mix: Mix | None = None, *, temperature: float, o
     q (n, D) anchors, mixed as `mix` says; k (N, D) clean keys, the positive of anchor i being k[offset + i].
     """
     with _full_precision(q):
-        q, k = _unit(q), _unit(k)
-        return _contrast(q, k, _mixed(_own_keys(q, k, offset), mix), temperature).mean()
+        q, k = _unit(q, temperature), _unit(k)
+        return _contrast(q, k, _mixed(_own_keys(q, k, offset), mix)).mean()
 
 
 def simclr(anchors: Tensor, keys: Tensor, mix: Mix | None = None, *, temperature: float, offset: int = 0) -> Tensor:
@@ -42,12 +44,12 @@ def simclr(anchors: Tensor, keys: Tensor, mix: Mix | None = None, *, temperature
     which has no column, is used as it stands, so the term is finite.
     """
     with _full_precision(anchors):
-        q, k = _unit(anchors), _unit(keys)
+        q, k = _unit(anchors, temperature), _unit(keys)
         if len(q) % 2:
             raise InputError(f"SimCLR's anchors are two views of each sample; got an odd number, {len(q)}")
         own = torch.arange(offset, offset + len(q), device=q.device)
         positives = _own_keys(q, k, offset).roll(len(q) // 2, 0)
-        return _contrast(q, k, _mixed(positives, mix), temperature, own).mean()
+        return _contrast(q, k, _mixed(positives, mix), own).mean()
 
 
 def moco(q: Tensor, k: Tensor, queue: Tensor, mix: Mix | None = None, *, temperature: float, offset: int = 0) -> Tensor:
@@ -56,12 +58,12 @@ def moco(q: Tensor, k: Tensor, queue: Tensor, mix: Mix | None = None, *, tempera
     q (n, D) anchors; k (N, D) keys of the momentum encoder, k[offset + i] the positive of anchor i; queue (K, D).
     """
     with _full_precision(q):
-        q, k, queue = _unit(q), _unit(k), _unit(queue)
+        q, k, queue = _unit(q, temperature), _unit(k), _unit(queue)
         positives = _own_keys(q, k, offset)
         if mix is not None:
-            return _contrast(q, torch.cat([k, queue]), _mixed(positives, mix), temperature).mean()
-        positive = (q * positives).sum(1) / temperature
-        return (torch.logaddexp(positive, log_sum_exp(q, queue, temperature)) - positive).mean()
+            return _contrast(q, torch.cat([k, queue]), _mixed(positives, mix)).mean()
+        positive = (q * positives).sum(1)
+        return (torch.logaddexp(positive, log_sum_exp(q, queue)) - positive).mean()
 
 
 def byol(p: Tensor, k: Tensor, mix: Mix | None = None) -> Tensor:
@@ -91,7 +93,7 @@ def supclr(
     partner's, that term is dropped and not counted. A side without positives contributes nothing.
     """
     with _full_precision(anchors):
-        q, k = _unit(anchors), _unit(keys)
+        q, k = _unit(anchors, temperature), _unit(keys)
         n = len(q)
         own = torch.arange(offset, offset + n, device=q.device)
         own_key, own_label = _own_keys(q, k, offset), labels[own]
@@ -108,7 +110,7 @@ def supclr(
             lam = mix.lam.to(q)
             target = lam[:, None] * target + (1 - lam)[:, None] * theirs
             weight = lam * weight + (1 - lam) * exists
-        return _contrast(q, k, target, temperature, own, weight).mean()
+        return _contrast(q, k, target, own, weight).mean()
 
 
 def supnpair(
@@ -120,29 +122,23 @@ def supnpair(
     positive, which is what 1/N_y says; each side of a mixed label is normalised by its own number of positives.
     """
     with _full_precision(q):
-        q, k = _unit(q), _unit(k)
+        q, k = _unit(q, temperature), _unit(k)
         class_sum, class_size = _by_class(k, labels)
         positives = (class_sum / class_size[:, None])[offset : offset + len(q)]
-        return _contrast(q, k, _mixed(positives, mix), temperature).mean()
+        return _contrast(q, k, _mixed(positives, mix)).mean()
 
 
-def _contrast(
-    q: Tensor,
-    k: Tensor,
-    target: Tensor,
-    temperature: float,
-    own: Tensor | None = None,
-    weight: Tensor | float = 1.0,
-) -> Tensor:
+def _contrast(q: Tensor, k: Tensor, target: Tensor, own: Tensor | None = None, weight: Tensor | None = None) -> Tensor:
     """Cross-entropy of each anchor, (n,): `weight` is what its virtual label sums to, `own` the column it lacks."""
-    return weight * log_sum_exp(q, k, temperature, own) - (q * target).sum(1) / temperature
+    columns = log_sum_exp(q, k, own)
+    return (columns if weight is None else weight * columns) - (q * target).sum(1)
 
 
 def _own_keys(q: Tensor, k: Tensor, offset: int) -> Tensor:
     """The clean key of each anchor, (n, D)."""
     if offset + len(q) > len(k):
         raise InputError(f"{len(q)} anchors from key {offset} on need at least {offset + len(q)} keys; got {len(k)}")
-    return k[offset : offset + len(q)]
+    return k if len(q) == len(k) else k[offset : offset + len(q)]
 
 
 def _mixed(positives: Tensor, mix: Mix | None) -> Tensor:
@@ -150,7 +146,7 @@ def _mixed(positives: Tensor, mix: Mix | None) -> Tensor:
     if mix is None:
         return positives
     lam = mix.lam.to(positives)[:, None]
-    return lam * positives + (1 - lam) * positives[mix.partner]
+    return lam * positives + (1 - lam) * positives.index_select(0, mix.partner)
 
 
 def _by_class(k: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -169,13 +165,18 @@ def _mean_positive(sums: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     return exists[:, None] * sums / counts.clamp(min=1)[:, None], exists
 
 
-def _unit(x: Tensor) -> Tensor:
-    return F.normalize(_full(x), dim=1, eps=EPS)
+def _unit(x: Tensor, temperature: float = 1.0) -> Tensor:
+    """Embeddings of length 1, or of 1 / temperature."""
+    if not temperature > 0:
+        raise InputError(f"temperature must be above 0; got {temperature}")
+    unit = F.normalize(_full(x), dim=1, eps=EPS)
+    return unit if temperature == 1 else unit / temperature
 
 
 def _full(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def _full_precision(x: Tensor) -> torch.autocast:
-    return torch.autocast(x.device.type, enabled=False)
+def _full_precision(x: Tensor) -> AbstractContextManager[object]:
+    device = x.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()

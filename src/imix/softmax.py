@@ -1,4 +1,4 @@
-"""The normaliser of the contrastive softmax, log sum_k exp(q . k / tau), dense when small and streamed when large."""
+"""The normaliser of the contrastive softmax, log sum_k exp(q . k), dense when small and streamed when large."""
 
 from importlib.util import find_spec
 from typing import Any
@@ -6,22 +6,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imix.errors import InputError
-
 FUSED = find_spec("triton") is not None  # whether a GPU uses the kernels of imix.fused for large sizes
 # An (anchors x columns) matrix with more entries than this is never held; blocks of at most this many are.
 LARGEST_BLOCK = 2**24
 
 
-def log_sum_exp(q: Tensor, k: Tensor, temperature: float, own: Tensor | None = None) -> Tensor:
-    """log sum_j exp(q_i . k_j / temperature), (n,), over all columns j but own[i].
+def log_sum_exp(q: Tensor, k: Tensor, own: Tensor | None = None) -> Tensor:
+    """log sum_j exp(q_i . k_j), (n,), over all columns j but own[i].
 
     q (n, D), k (N, D), own (n,) long. Streamed, with recomputation in the backward pass, once n * N is large; value and
     gradient are those of the dense form.
     """
-    if not temperature > 0:
-        raise InputError(f"temperature must be above 0; got {temperature}")
-    q = q / temperature
     if len(q) * len(k) <= LARGEST_BLOCK:
         return _logits(q, k, own).logsumexp(1)
     if FUSED and q.is_cuda and q.dtype == k.dtype == torch.float32:

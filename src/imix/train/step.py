@@ -159,8 +159,9 @@ def make_optimizer(
     else:
         optimizer = torch.optim.AdamW(parameters, lr=0.0, weight_decay=settings.weight_decay)
     for group in optimizer.param_groups if state is None else state["param_groups"]:
-        # Whatever the device was before; a recorded step cannot ask the host.
-        group |= {name: device.type == "cuda" for name in ("fused", "capturable") if name in optimizer.defaults}
+        group["fused"] = True
+        if "capturable" in optimizer.defaults:  # a recorded step cannot ask the host; whatever the device was before
+            group["capturable"] = device.type == "cuda"
     if state is not None:
         optimizer.load_state_dict(state)
     return optimizer
