@@ -28,7 +28,7 @@ def on_page_content(content: str, **about: Any) -> str:
 
 
 def _commands() -> str:
-    from imix.cli import COMMANDS as functions
+    from imix.commands import COMMANDS as functions
 
     parts = []
     for function in functions:

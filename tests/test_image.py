@@ -27,6 +27,7 @@ from imix.augment.image import (
     turned,
 )
 from imix.data import load
+from imix.data.cifar import CLASSES
 from imix.data.standardise import Standardise
 from imix.train.build import make_augment
 from imix.train.step import Objective
@@ -272,6 +273,12 @@ def test_binary_files_of_cifar_are_read(tmp_path, name, labels):
     data = load(name, reading=Reading(data_dir=str(tmp_path)))
     assert torch.equal(data.train.inputs, torch.from_numpy(x))
     assert (data.train.labels.tolist(), len(data.test)) == (y.tolist(), 10)
+    assert data.class_names[6] == ("frog" if name == "cifar10" else "6")  # of its hundred classes ten are there
+
+
+def test_classes_of_cifar_have_their_names_in_the_order_of_the_alphabet():
+    assert {name: len(words.split()) for name, words in CLASSES.items()} == {"cifar10": 10, "cifar100": 100}
+    assert all(words.split() == sorted(words.split()) for words in CLASSES.values())
 
 
 def test_files_of_cifar_that_are_missing_or_cut_short_are_named(tmp_path):

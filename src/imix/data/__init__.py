@@ -9,7 +9,7 @@ from torch import Tensor
 
 from imix.batch import Batch, size
 from imix.data.arrays import Parts, class_numbers, read_npy, read_npz, samples
-from imix.data.cifar import cifar10, cifar100
+from imix.data.cifar import CLASSES, cifar10, cifar100
 from imix.data.csv_file import SUFFIXES
 from imix.data.digits import digits
 from imix.data.folder import find_files
@@ -89,7 +89,11 @@ def _read(data: str | Path, reading: Reading, table: Table | None) -> Data:
         return FOLDERS[name](reading)
     if name in NAMED:
         named = _assemble(name, NAMED[name](reading), reading, table)
-        return replace(named, augment="cifar") if name in ("cifar10", "cifar100") else named
+        if name not in CLASSES:
+            return named
+        words = CLASSES[name].split()
+        called = words if named.train.classes == len(words) else named.class_names
+        return replace(named, augment="cifar", class_names=called)
     for place in (path, *([Path(reading.test)] if reading.test else [])):
         if not place.exists():
             raise InputError(f"no data set or file {str(data if place is path else place)!r} ({known})")
