@@ -59,11 +59,9 @@ def moco(q: Tensor, k: Tensor, queue: Tensor, mix: Mix | None = None, *, tempera
     """
     with _full_precision(q):
         q, k, queue = _unit(q, temperature), _unit(k), _unit(queue)
-        positives = _own_keys(q, k, offset)
-        if mix is not None:
-            return _contrast(q, torch.cat([k, queue]), _mixed(positives, mix)).mean()
-        positive = (q * positives).sum(1)
-        return (torch.logaddexp(positive, log_sum_exp(q, queue)) - positive).mean()
+        positive = (q * _mixed(_own_keys(q, k, offset), mix)).sum(1)
+        batch = positive if mix is None else log_sum_exp(q, k)  # the batch's columns: one, or all
+        return (torch.logaddexp(batch, log_sum_exp(q, queue)) - positive).mean()
 
 
 def byol(p: Tensor, k: Tensor, mix: Mix | None = None) -> Tensor:
