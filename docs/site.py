@@ -7,10 +7,21 @@ import subprocess
 import sys
 from typing import Any
 
+import griffe
 from latex2mathml.converter import convert
 
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 COMMANDS = "<!-- commands -->"
+EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)  # up to the next empty line
+
+
+class Examples(griffe.Extension):  # type: ignore[misc]
+    """Examples in docstrings as code."""
+
+    def on_object(self, *, obj: griffe.Object, **about: Any) -> None:
+        """Fence them."""
+        if obj.docstring is not None:
+            obj.docstring.value = EXAMPLE.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
 
 
 def on_page_markdown(markdown: str, **about: Any) -> str:
@@ -35,7 +46,7 @@ def _commands() -> str:
         name = function.__name__
         command = [sys.executable, "-m", "imix", name, "--help"]
         done = subprocess.run(
-            command, check=True, capture_output=True, text=True, env=os.environ | {"COLUMNS": "100", "TERM": "dumb"}
+            command, check=True, capture_output=True, text=True, env=os.environ | {"COLUMNS": "78", "TERM": "dumb"}
         )
         parts.append(f"## imix {name}\n\n```text\n{done.stdout.strip()}\n```")
     return "\n\n".join(parts)

@@ -7,7 +7,7 @@ A folder may have class subfolders or not; pretraining does not look at them. Wi
 four patterns are drawn into a temporary folder, which is gone afterwards, and so is the run unless --out says where to
 keep it. Where there are classes, prints the accuracy of a linear classifier and of nearest neighbours on the frozen
 features, with a fifth of the pictures held out (--epochs 1 shows what next to no training gives); then, for a few
-pictures, the three whose vectors are nearest.
+pictures, the three whose vectors are nearest. So short a run on so few pictures shows how, not how well.
 """
 
 import argparse

@@ -30,7 +30,7 @@ def pretrain(data: Tensor, mix: imix.MixUp | None, epochs: int, seed: int = 0) -
     optimizer = torch.optim.SGD(learner.parameters(), lr=0.03, momentum=0.9, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
     for _ in range(epochs):
-        for x in data[torch.randperm(len(data))].split(64):
+        for x in data[torch.randperm(len(data))].split(64):  # drop a last batch of one, if your data leaves one
             view_1, view_2 = x, x  # or two augmentations of x, one draw per sample
             loss = learner(view_1, view_2)
             loss.backward()

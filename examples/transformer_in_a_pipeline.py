@@ -1,16 +1,20 @@
-"""IMixTransformer in a scikit-learn Pipeline, on a frame with strings, dates and gaps.
+"""IMixTransformer in a scikit-learn Pipeline, on a frame with strings and gaps, cross-validated.
 
     python examples/transformer_in_a_pipeline.py
 
-The table is made up: readings of pumps, where a fault is a temperature that is wrong *for its maker*, too high or too
-low. So the columns are not enough for a linear classifier, and what features add can be seen. The transformer takes
-the frame as it is; columns need their imputing, scaling and encoding first. Prints the accuracy of a logistic
-regression on each, mean and deviation over five folds, and how often the commoner answer is right by itself.
+The transformer takes the frame as it is; the columns themselves need imputing, scaling and encoding first. The table is
+made up: readings of pumps, where a fault is a temperature that is wrong *for its maker*, too high or too low. So a
+linear classifier can do little with the columns, and more with features of them that were learned without labels.
+
+Prints accuracies, mean and deviation over five folds: of the commoner answer alone; of a logistic regression on the
+columns and on the features; and of boosted trees on the columns, which are best here, as often where every row has a
+label. What the features gain comes from contrastive learning, not from mixing: with mix="none" they are as good.
 """
 
 import numpy as np
 import pandas as pd
 from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_score
@@ -44,26 +48,23 @@ def pumps(n: int = 600) -> tuple[pd.DataFrame, pd.Series]:
 
 
 def main() -> None:
-    """Cross-validate both pipelines on the same folds."""
+    """Cross-validate all pipelines on the same folds."""
     frame, fault = pumps()
-    text = make_column_selector(dtype_exclude="number")
+    numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
     columns = make_column_transformer(
-        (OneHotEncoder(handle_unknown="ignore"), text),
-        (make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler()), make_column_selector(dtype_include="number")),
+        (OneHotEncoder(handle_unknown="ignore"), make_column_selector(dtype_exclude="number")),
+        (numbers, make_column_selector(dtype_include="number")),
     )
-    learned = imix.IMixTransformer(epochs=30, batch_size=64, random_state=0)
+    # A parameter of the transformer, such as imixtransformer__mix, can be searched as any other.
+    learned = imix.IMixTransformer(epochs=20, batch_size=64, random_state=0)
+    models = {
+        "columns, linear": make_pipeline(columns, LogisticRegression(max_iter=2000)),
+        "i-Mix, linear": make_pipeline(learned, LogisticRegression(max_iter=2000)),
+        "columns, trees": make_pipeline(columns, HistGradientBoostingClassifier(max_iter=30, random_state=0)),
+    }
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     print(f"{'always the commoner':<22}{100 * (1 - fault.mean()):.1f} %")
-    for name, first in {"columns": columns, "i-Mix": learned}.items():
-        model = make_pipeline(first, LogisticRegression(max_iter=2000))
-        found = 100 * cross_val_score(model, frame, fault, cv=folds)
-        print(f"{name:<22}{found.mean():.1f} ± {found.std(ddof=1):.1f} %")
-    print(learned.fit(frame).table_)
-
-    from sklearn.base import clone
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    for name, first, c in [("none", clone(learned).set_params(mix="none"), LogisticRegression(max_iter=2000)), ("untrained", clone(learned).set_params(epochs=1,lr=1e-12), LogisticRegression(max_iter=2000)), ("gb", columns, HistGradientBoostingClassifier())]:
-        model = make_pipeline(first, c)
+    for name, model in models.items():
         found = 100 * cross_val_score(model, frame, fault, cv=folds)
         print(f"{name:<22}{found.mean():.1f} ± {found.std(ddof=1):.1f} %")
 

@@ -225,3 +225,10 @@ def test_too_little_memory_is_said_in_one_line(capsys, monkeypatch):
     monkeypatch.setattr(imix.data.catalogue, "listed", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main()
+
+
+def test_a_reader_who_has_seen_enough_is_no_error_to_speak_of():
+    command = f"{sys.executable} -m imix reproduce --list | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split()[:2] == ["cells", "trainings"]
+    assert done.stderr == ""

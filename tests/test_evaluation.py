@@ -168,7 +168,7 @@ def test_evaluation_that_cannot_be_is_refused_by_name(run, tmp_path):
     for arguments, message in [
         ((run, None, "lda"), "unknown protocol 'lda'; choose from linear, knn, pinv"),
         ((run, np.ones((9, 1, 8, 8))), "training samples of given have no labels"),
-        ((arrays,), "trained on arrays; give data"),
+        ((arrays,), "trained on arrays or a frame, which it does not keep; give data"),
         ((tmp_path / "nothing",), "no run folder"),
         ((tmp_path,), "not a run folder"),
         ((arrays, "digits"), r"trained on samples of shape \(5,\); digits has \(1, 8, 8\)"),

@@ -419,6 +419,19 @@ def test_two_ranks_train_to_the_same_encoder_as_one(tmp_path):
         torch.testing.assert_close(value, two.encoder.state_dict()[name], rtol=1e-3, atol=1e-4)
 
 
+def test_the_width_of_ones_own_encoder_is_what_it_gives_not_what_it_says(table):
+    class Says(nn.Linear):
+        num_features = 6  # of what it takes
+
+    run = imix.pretrain(table[0], SMALL, encoder=Says(6, 4), progress=False)
+    assert run.encoder(torch.randn(3, 6)).shape == (3, 4)
+
+
+def test_a_view_with_other_samples_than_its_batch_is_refused(table):
+    with pytest.raises(InputError, match=r"the augmentation made 5 of 16"):
+        imix.pretrain(table[0], replace(SMALL, batch_size=16), augment=lambda x: x[:5], progress=False)
+
+
 # --- what must not be trained through --------------------------------------------------------------------------------
 
 
@@ -431,7 +444,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(table, tmp_p
             self.layer, self.calls = nn.Linear(6, 4), 0
 
         def forward(self, x):
-            self.calls += 1
+            self.calls += self.training
             return self.layer(x) * (float("nan") if self.calls == 6 else 1)
 
     settings = replace(SMALL, checkpoint_minutes=60)

@@ -48,10 +48,10 @@ def tables(title: str, labels: np.ndarray) -> str:
     parts = []
     heads = ("similarity of anchor and key", f"softmax, temperature {TAU}", "virtual label")
     for x, head, values in zip(places, heads, (similar, softmax, labels), strict=True):
-        parts.append(text(x + 2 * cell, 72, head, 14, "middle", weight=600))
+        parts.append(text(x + 2 * cell, 72, head, 15, "middle", weight=600))
         for n in range(4):
             parts.append(digit(x + n * cell + 3, top - 60, 5, [VIEW_2[n]], [n]))
-            parts.append(text(x + n * cell + 23, top - 6, f"key {n + 1}", 12, "middle", COLOURS[n]))
+            parts.append(text(x + n * cell + 23, top - 6, f"key {n + 1}", 13, "middle", COLOURS[n]))
         for i in range(4):
             for n in range(4):
                 at = x + n * cell, top + i * 54
@@ -60,17 +60,17 @@ def tables(title: str, labels: np.ndarray) -> str:
         y, own = top + i * 54, [n for n in np.argsort(-labels[i]) if labels[i, n] > 0]
         parts.append(digit(102, y + 7, 5, [labels[i, n] * VIEW_1[n] for n in own], own))
         if len(own) == 1:
-            parts.append(text(92, y + 31, f"anchor {i + 1}", 12, "end", COLOURS[i]))
+            parts.append(text(92, y + 31, f"anchor {i + 1}", 14, "end", COLOURS[i]))
         else:
             for line, n in enumerate(own):
                 share = f"{'+ ' if line else ''}{labels[i, n]:.1f} × no. {n + 1}"
-                parts.append(text(92, y + 23 + 17 * line, share, 12, "end", COLOURS[n]))
-        parts.append(text(places[2] + 4 * cell + 36, y + 32, f"{loss[i]:.2f}", 14, "middle"))
-    parts.append(text(places[2] + 4 * cell + 36, top - 6, "loss", 12, "middle", weight=600))
+                parts.append(text(92, y + 23 + 17 * line, share, 13, "end", COLOURS[n]))
+        parts.append(text(places[2] + 4 * cell + 36, y + 32, f"{loss[i]:.2f}", 15, "middle"))
+    parts.append(text(places[2] + 4 * cell + 36, top - 6, "loss", 14, "middle", weight=600))
     for x in places[1:]:
         parts.append(arrow(x - 31, top + 108, x - 9, top + 108))
     foot = "loss of an anchor = − sum over keys of virtual label × log softmax"
-    parts.append(text(left, top + 4 * 54 + 30, foot, 13, fill=FAINT))
+    parts.append(text(left, top + 4 * 54 + 30, foot, 14, fill=FAINT))
     return picture(410, title, parts)
 
 
@@ -83,10 +83,10 @@ def mixed_inputs() -> str:
     for row, name in enumerate(("MixUp", "CutMix")):
         y = 84 + row * 150
         parts.append(text(24, y + 38, name, 16, weight=600))
-        parts.append(text(24, y + 57, ("all pixels blended", "a box pasted")[row], 12, fill=FAINT))
+        parts.append(text(24, y + 57, ("all pixels blended", "a box pasted")[row], 14, fill=FAINT))
         for x, image, n in ((places[0], one, 0), (places[1], other, 1)):
             parts.append(digit(x, y, 10, [image], [n]))
-            parts.append(text(x + side / 2, y + side + 30, ("no. 1", "partner, no. 2")[n], 13, "middle", COLOURS[n]))
+            parts.append(text(x + side / 2, y + side + 30, ("no. 1", "partner, no. 2")[n], 14, "middle", COLOURS[n]))
         parts.append(arrow(places[1] + side + 20, y + 40, places[2] - 20, y + 40))
         for x, drawn in zip(places[2:], (0.9, 0.7, 0.5), strict=True):
             keep, lam = np.full((8, 8), drawn), drawn
@@ -101,7 +101,7 @@ def mixed_inputs() -> str:
                 box = f'x="{x + 10 * start}" y="{y + 10 * start}" width="{10 * cut}" height="{10 * cut}"'
                 parts.append(f'<rect {box} fill="none" stroke="{COLOURS[1]}" stroke-width="1.5"/>')
             parts.append(bar(x, y + side + 6, side, 6, lam, 0, 1))
-            parts.append(text(x + side / 2, y + side + 30, f"λ = {lam:.2f}", 14, "middle"))
+            parts.append(text(x + side / 2, y + side + 30, f"λ = {lam:.2f}", 15, "middle"))
     return picture(372, "Mixed inputs, and how much of whom is in them", parts)
 
 
@@ -113,7 +113,7 @@ def overview() -> str:
     def batch(x: float, y: float, name: str, images: list[list[np.ndarray]], owners: list[list[int]]) -> None:
         for i, (layers, owner) in enumerate(zip(images, owners, strict=True)):
             parts.append(digit(x + i % 2 * 36, y + i // 2 * 36, 4, layers, owner))
-        parts.append(text(x + 34, y - 10, name, 13, "middle", weight=600))
+        parts.append(text(x + 34, y - 10, name, 14, "middle", weight=600))
 
     alone = [[n] for n in range(4)]
     batch(28, middle, "batch", [[image] for image in VIEW_1], alone)
@@ -122,30 +122,30 @@ def overview() -> str:
     mixed = [[LAM[i] * VIEW_1[i], (1 - LAM[i]) * VIEW_1[PARTNER[i]]] for i in range(4)]
     batch(292, high, "anchors, mixed", mixed, [[i, PARTNER[i]] for i in range(4)])
     parts += [arrow(104, middle + 22, 146, high + 44), arrow(104, middle + 46, 146, low + 24)]
-    parts += [arrow(230, high + 34, 284, high + 34), text(257, high + 26, "mix", 12, "middle", FAINT)]
+    parts += [arrow(230, high + 34, 284, high + 34), text(257, high + 26, "mix", 14, "middle", FAINT)]
     parts += [arrow(368, high + 34, 412, high + 34), arrow(230, low + 34, 412, low + 34)]
-    parts.append(text(321, low + 26, "keys, clean", 12, "middle", FAINT))
+    parts.append(text(321, low + 26, "keys, clean", 14, "middle", FAINT))
 
     parts.append(f'<rect x="420" y="{high - 8}" width="84" height="218" rx="8" fill="#e8edf2" stroke="{LINE}"/>')
-    parts.append(text(462, middle + 30, "encoder", 14, "middle", weight=600))
-    parts.append(text(462, middle + 48, "and head", 14, "middle", weight=600))
+    parts.append(text(462, middle + 30, "encoder", 15, "middle", weight=600))
+    parts.append(text(462, middle + 48, "and head", 15, "middle", weight=600))
 
     cell = 26
     softmax = softmax_of(cosines(np.tensordot(MIXED, VIEW_1, 1), VIEW_2))
     for x, y, name, values in ((566, low - 4, "softmax", softmax), (566, high - 18, "virtual labels", MIXED)):
-        parts.append(text(x + 2 * cell, y - 8, name, 13, "middle", weight=600))
+        parts.append(text(x + 2 * cell, y - 8, name, 14, "middle", weight=600))
         for i in range(4):
             for n in range(4):
                 owner = n if values is MIXED else None
                 parts.append(square(x + n * cell, y + i * cell, cell, cell, values[i, n], owner, small=True))
-    parts += [arrow(510, low + 34, 556, low + 34), text(533, low + 26, "s / τ", 12, "middle", FAINT)]
-    over = f"M257 {high + 14}V58H540V{high + 38}H556"
+    parts += [arrow(510, low + 34, 556, low + 34), text(533, low + 26, "s / τ", 14, "middle", FAINT)]
+    over = f"M257 {high + 9}V58H540V{high + 38}H556"
     parts.append(f'<path d="{over}" fill="none" stroke="{FAINT}" stroke-width="1.5" marker-end="url(#head)"/>')
-    parts.append(text(400, 52, "the same partner and λ", 12, "middle", FAINT))
+    parts.append(text(400, 52, "the same partner and λ", 14, "middle", FAINT))
     parts += [arrow(680, high + 38, 716, middle + 16), arrow(680, low + 34, 716, middle + 52)]
     parts.append(f'<rect x="722" y="{middle}" width="96" height="68" rx="8" fill="#e8edf2" stroke="{LINE}"/>')
-    parts.append(text(770, middle + 31, "cross-", 14, "middle", weight=600))
-    parts.append(text(770, middle + 49, "entropy", 14, "middle", weight=600))
+    parts.append(text(770, middle + 31, "cross-", 15, "middle", weight=600))
+    parts.append(text(770, middle + 49, "entropy", 15, "middle", weight=600))
     return picture(352, "One step of i-Mix", parts)
 
 
@@ -189,7 +189,7 @@ def square(x: float, y: float, width: int, height: int, value: float, owner: int
     exact = owner is not None and value in (0, 1)
     shown = f"{value:.0f}" if exact else f"{value:.1f}" if owner is not None else f"{value:.2f}"
     ink = FAINT if value == 0 else max("#ffffff", INK, key=lambda ink: contrast(ink, fill))
-    return box + text(x + width / 2, y + height / 2 + 5, shown.replace("-", "−"), 14, "middle", ink)
+    return box + text(x + width / 2, y + height / 2 + 5, shown.replace("-", "−"), 15, "middle", ink)
 
 
 def bar(x: float, y: float, width: int, height: int, lam: float, one: int, other: int) -> str:

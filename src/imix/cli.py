@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+import os
 import re
 import signal
 import sys
@@ -30,6 +31,10 @@ def main() -> None:
         signal.signal(signal.SIGTERM, _stop)
     try:
         _parse()()
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
     except InputError as error:
         _leave(str(error), BAD_INPUT)
     except TrainingError as error:

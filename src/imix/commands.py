@@ -15,8 +15,9 @@ from imix.errors import InputError
 from imix.paper.switches import Switches
 from imix.settings import Reading, Settings
 
-Data = Annotated[str, tyro.conf.Positional]
-RunFolder = Annotated[Path, tyro.conf.Positional]
+Data = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+RunFolders = Annotated[list[Path], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
 
 
 def pretrain(
@@ -119,7 +120,7 @@ def embed(
 
 
 def transfer(
-    runs: Annotated[list[Path], tyro.conf.Positional],
+    runs: RunFolders,
     data: list[str],
     protocol: Literal["linear", "knn", "pinv", "fed"] = "linear",
     data_dir: str | None = None,
@@ -147,9 +148,7 @@ def transfer(
     print(as_table([str(run) for run in runs], data, start(runs, data, protocol, **how)))
 
 
-def report(
-    runs: Annotated[list[Path], tyro.conf.Positional], out: Path = Path("report.html"), samples: int = 2000
-) -> None:
+def report(runs: RunFolders, out: Path = Path("report.html"), samples: int = 2000) -> None:
     """One page about a run, or about many to compare them; runs that differ in their seed alone are put together.
 
     Args:
@@ -226,7 +225,7 @@ def data(
 
 
 def reproduce(
-    names: Annotated[list[str], tyro.conf.Positional],
+    names: Annotated[list[str], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")],
     switches: tyro.conf.OmitArgPrefixes[Switches],
     list: bool = False,
     budget: Literal["paper", "short", "smoke"] = "short",

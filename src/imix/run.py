@@ -166,7 +166,10 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
     if not isinstance(architecture, dict) or not {"encoder", "shape", "groups", "standardise"} <= architecture.keys():
         raise InputError(f"{str(path)!r} is not an encoder written by imix: its architecture is not known")
     if architecture["encoder"] == "custom" and encoder is None:
-        raise InputError(f"{str(path)!r} holds weights of an encoder of your own; give that module as encoder=...")
+        raise InputError(
+            f"{str(path)!r} holds weights of an encoder of your own, which only Python can fill: "
+            f"imix.Run.load(folder, module) gives a run for evaluate, embed and report"
+        )
     if encoder is None:
         _check_fit(path, architecture, state)
     whole = assemble(architecture, encoder)

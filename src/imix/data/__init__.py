@@ -45,6 +45,7 @@ FOLDERS = {
 }
 ARRAYS = {".npy": read_npy, ".npz": read_npz}
 TABLES = (".parquet", *SUFFIXES)
+GIVEN = "given"  # what data without a name is called
 TEST_PLACE = "test samples in a place of their own belong to a .csv or .parquet file, or to a folder"
 
 
@@ -71,8 +72,8 @@ def load(
         return take_fraction(_read(data, reading, table), reading.fraction)
     if reading.test:
         raise InputError(TEST_PLACE)
-    read = Data("given", data, reading=reading) if isinstance(data, Source) else None
-    return take_fraction(read or _assemble("given", Parts(data, labels), reading, table), reading.fraction)
+    read = Data(GIVEN, data, reading=reading) if isinstance(data, Source) else None
+    return take_fraction(read or _assemble(GIVEN, Parts(data, labels), reading, table), reading.fraction)
 
 
 def _read(data: str | Path, reading: Reading, table: Table | None) -> Data:
@@ -127,7 +128,7 @@ def _assemble(name: str, parts: Parts, reading: Reading, table: Table | None) ->
     """Parts as data. Frames are tables, and so are rows (N, F) with gaps or where columns are spoken of."""
     if reading.columns.get(reading.label or "") == "drop":
         reading = replace(reading, label=None)
-    called = {"x": "the data" if name == "given" else name, "x_test": f"{name}, test samples"}
+    called = {"x": "the data" if name == GIVEN else name, "x_test": f"{name}, test samples"}
     xs = {part: _unmasked(x) for part, x in (("x", parts.x), ("x_test", parts.x_test)) if x is not None}
     labels: list[Tensor | None] = [None] * len(xs)
     class_names: list[str] = []

@@ -84,7 +84,13 @@ def _tensors(inputs: Any) -> Batch:
         return tuple(_tensors(value) for value in inputs)
     if isinstance(inputs, list) and inputs and isinstance(inputs[0], Tensor):
         raise InputError("a list of tensors is ambiguous: stack samples into one tensor, or give fields as a tuple")
-    array = np.asarray(inputs)
+    try:
+        array = np.asarray(inputs)
+    except ValueError as error:  # of rows that are not of one length
+        raise InputError(
+            f"samples must all have one shape ({first_line(error)}); pad them, and give their lengths or a mask as "
+            "another field"
+        ) from error
     if array.dtype.kind not in "biuf":
         raise InputError(f"samples must be numbers; got an array of {array.dtype}")
     if array.dtype != np.uint8:

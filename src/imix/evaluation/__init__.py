@@ -95,10 +95,7 @@ def evaluate(
     run = run if isinstance(run, Run) else Run.load(run)
     if protocol == "detection":
         return _detection(run, data, data_dir, device, constants, seed)
-    if data is None:
-        data = run.config["data"]["name"]
-        if data == "given":
-            raise InputError("the run was trained on arrays; give data=... (and labels=...) to evaluate it on")
+    data = run.config["data"]["name"] if data is None else data
     dataset, split = with_test(
         load_for(run, data, labels, label=label, columns=columns, test=test, data_dir=data_dir),
         seed,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from imix.data import Data, load
+from imix.data import GIVEN, Data, load
 from imix.errors import InputError
 from imix.evaluation.features import Encoded, frozen
 from imix.files import write_atomically
@@ -92,6 +92,10 @@ def _printable(name: str) -> str:
 
 def load_for(run: Run, data: Any, labels: Any = None, **given: Any) -> Data:
     """Data read as the run's was, but for what is given, and refused if the run's encoder cannot take it."""
+    if isinstance(data, str) and data == run.config["data"]["name"] == GIVEN:
+        raise InputError(
+            "the run was trained on arrays or a frame, which it does not keep; give data=... (and labels=...)"
+        )
     reading = run.reading
     if not isinstance(data, str | Path) or run.config["data"]["name"] not in (str(data), str(Path(data).absolute())):
         reading = replace(reading, test=None, data_dir=None, fraction=1.0)  # of no meaning for other data

@@ -13,7 +13,7 @@ from imix.mix import MixOperator
 class BYOL(Momentum):
     """BYOL; with `mix`, i-Mix on it.
 
-    The predictor has the encoder's width inside (2048 in the paper's experiments) and by default no final BN.
+    The predictor has the encoder's width inside (2048 in the paper's experiments) and is of the head's kind by default.
 
     >>> learner = BYOL(imix.encoders.build("small", (20,)), mix=imix.MixUp())
     >>> loss = learner(torch.randn(16, 20), torch.randn(16, 20))
@@ -33,7 +33,7 @@ class BYOL(Momentum):
         symmetric: bool = False,
     ) -> None:
         super().__init__(encoder, mix, momentum=momentum, head=head, dim=dim, width=width, symmetric=symmetric)
-        self.predictor = make_head(predictor or self.default_head, dim, self.width, dim)
+        self.predictor = make_head(predictor or head or self.default_head, dim, self.width, dim)
 
     def forward(self, view_1: Batch, view_2: Batch) -> Tensor:
         """The loss of two views of a batch."""

@@ -61,7 +61,7 @@ def make_all(data: Data, settings: Settings, encoder: nn.Module | None = None, a
         source = _standardised(data, whole, device, images)
         # Where waveforms are mixed, the method's encoder begins with what makes pictures of them.
         seeing = nn.Sequential(*whole[0].children(), whole[-1])[1:] if settings.mix_waveforms else whole[-1]
-        learner = make_method(settings, seeing, _width(whole, source), data.train.classes)
+        learner = make_method(settings, seeing, _width(whole, source, own=encoder is not None), data.train.classes)
         views = make_views(settings, data, whole[0], augment)
         plain = make_views(replace(settings, augment="none"), data, whole[0], no_augment)
     _try_mixing(learner, plain, source, device)
@@ -169,7 +169,7 @@ def make_method(settings: Settings, encoder: nn.Module, width: int, classes: int
             mix,
             momentum=settings.momentum,
             head=head,
-            predictor=settings.predictor or head,
+            predictor=settings.predictor,
             dim=dim,
             width=width,
             symmetric=settings.symmetric,
@@ -204,10 +204,11 @@ def _held(source: Source) -> Batch:
     return next(source.batches([some]))[0]
 
 
-def _width(whole: nn.Sequential, source: Source) -> int:
-    """How many features the encoder gives: as it says, or else as it does."""
-    if (width := width_of(whole[-1])) is not None:
-        return width
+def _width(whole: nn.Sequential, source: Source, own: bool) -> int:
+    """How many features the encoder gives: as it says, or, if it is the user's `own`, as it does."""
+    said = width_of(whole[-1])
+    if said is not None and not own:
+        return said
     sample = source.sample(2)
     whole.to(fields(sample)[0].device)
     with torch.no_grad(), evaluating(whole):

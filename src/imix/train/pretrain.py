@@ -17,11 +17,10 @@ from imix.augment import Augment
 from imix.data import Data, load
 from imix.errors import InputError
 from imix.evaluation.probe import make_probe
-from imix.methods import Method
 from imix.run import Run, clear, read_config, save_encoder
 from imix.settings import Reading, Settings
 from imix.train import checkpoint
-from imix.train.build import make_all
+from imix.train.build import Made, make_all
 from imix.train.device import uses_bf16
 from imix.train.log import Lines, Log, Progress, Sink, TensorBoard, WandB, check_extras
 from imix.train.loop import global_batch_size, train
@@ -47,9 +46,10 @@ def pretrain(
     """Learn an encoder from data, and keep everything in the folder `out` if one is given.
 
     `data` is a name, a path, a frame, arrays or tensors (N, ...), or a `Source`, read as `reading` says; labels are
-    optional, except for the supervised methods. Images are (N, C, H, W), sequences (N, C, L). `encoder` is a module of
-    your own, (N, ...) to (N, F), which is trained in place; `augment` a function of your own from a batch to a view of
-    it, with one draw per sample and every draw from torch, whose generators the run seeds.
+    optional, except for the supervised methods. Images are (N, C, H, W), sequences (N, C, L). A tensor is standardised,
+    fields of a tuple or dict are not. `encoder` is a module of your own, (N, ...) to (N, F), which is trained in place,
+    from the weights it has; `augment` a function of your own from a batch to a view of it, with one draw per sample and
+    every draw from torch, whose generators the run seeds.
 
     >>> run = pretrain(torch.randn(64, 10), Settings(epochs=2, batch_size=32), progress=False)
     >>> run.encoder(torch.randn(5, 10)).shape
@@ -111,7 +111,7 @@ def _pretrain(
     if distributed.rank() == 0 and progress:
         if data.table is not None:
             print(f"{data.name}: {data.table}", file=sys.stderr)
-        print(_headline(data, settings, learner, made.views, batch_size, steps, device), file=sys.stderr)
+        print(_headline(data, settings, made, batch_size, steps), file=sys.stderr)
     try:
         train(
             learner,
@@ -207,27 +207,21 @@ def _open_log(
     return Log(sinks, records)
 
 
-def _headline(
-    data: Data,
-    settings: Settings,
-    learner: Method,
-    views: Augment,
-    batch_size: int,
-    steps: int,
-    device: torch.device,
-) -> str:
+def _headline(data: Data, settings: Settings, made: Made, batch_size: int, steps: int) -> str:
     """What is about to run, the effective batch included."""
     world = distributed.world_size()
     mix = "" if settings.mix == "none" else f" + i-Mix ({settings.mix}, alpha {settings.alpha:g})"
-    parts = views.modules() if isinstance(views, nn.Module) else []
+    parts = made.views.modules() if isinstance(made.views, nn.Module) else []
     steps_of_views = ", ".join(str(part) for part in parts if type(part).__module__.startswith("imix.augment"))
-    weights = sum(parameter.numel() for parameter in learner.encoder.parameters())
-    precision = "bf16" if uses_bf16(settings, device) else "fp32"
+    encoder = made.learner.encoder
+    name = type(encoder).__name__ if made.architecture["encoder"] == "custom" else settings.encoder
+    weights = sum(parameter.numel() for parameter in encoder.parameters())
+    precision = "bf16" if uses_bf16(settings, made.device) else "fp32"
     return (
         f"{settings.method}{mix} on {data.name}: {len(data.train):,} samples of "
         f"{data.train.shape or 'several fields'}, "
         f"{f'views by {steps_of_views}, ' if steps_of_views else ''}"
         f"effective batch {batch_size} = {world} rank(s) x {batch_size // world}, "
         f"{settings.epochs} epochs x {steps} steps, "
-        f"encoder {settings.encoder} ({weights / 1e6:.2f} M weights, {learner.width} features), {device}, {precision}"
+        f"encoder {name} ({weights / 1e6:.2f} M weights, {made.learner.width} features), {made.device}, {precision}"
     )

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from imix.augment import Augment
-from imix.batch import Batch, as_floats, concatenate, fields, laid_out, map_fields, size
+from imix.batch import Batch, as_floats, concatenate, fields, laid_out, map_fields, same_size, size
+from imix.errors import InputError
 from imix.methods import Method
 from imix.mix import InputMix
 from imix.settings import Settings
@@ -38,10 +39,12 @@ class Objective(nn.Module):
         """As many views of a batch as the method takes."""
         # Pixels do not fit into eight bits of mantissa.
         with torch.autocast(fields(batch)[0].device.type, enabled=False):
-            batch = as_floats(batch)
+            batch, n = as_floats(batch), size(batch)
             views = [self.augment(batch) for _ in range(self.learner.views)]
+            if (found := same_size(*views)) != n:
+                raise InputError(f"a view must have the samples of its batch; the augmentation made {found} of {n}")
             if self.input_mix is not None:
-                n, mixed = size(batch), self.input_mix(concatenate(views))
+                mixed = self.input_mix(concatenate(views))
                 views = [map_fields(lambda x, at=at: x[at : at + n], mixed) for at in range(0, n * len(views), n)]
             return [map_fields(laid_out, view) for view in views]
 
