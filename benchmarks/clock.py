@@ -6,19 +6,21 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from imix.data import Data
-from imix.data.standardise import Standardise
-from imix.encoders import build, width_of
 from imix.methods import Method
+from imix.mix import InputMix
 from imix.settings import Settings
-from imix.train.build import make_method, make_views
-from imix.train.device import channels_last, uses_bf16
-from imix.train.step import Objective, RecordedStep, Step, make_optimizer
+from imix.train.build import make_all
+from imix.train.device import channels_last
+from imix.train.step import Objective, make_optimizer, taking_steps
+
+READY = ExitStack()  # steps can be taken until the process ends
 
 
 def rate(make: Callable[[], int], device: torch.device, seconds: float = 4.0) -> float:
@@ -117,28 +119,19 @@ def take_device(given: argparse.Namespace) -> torch.device:
     return device
 
 
-def make_step(
-    data: Data, settings: Settings, device: torch.device, compiled: bool = False, recorded: bool = False
-) -> tuple[Callable[[], Tensor], Method]:
-    """A training step on one batch of the data, put together as `imix.pretrain` does it, and its method.
+def make_step(data: Data, settings: Settings) -> tuple[Callable[[], Tensor], Method]:
+    """A training step on one batch of the data, as `imix.pretrain` takes it, and its method.
 
     Of a recorded step the fourth call is the one that records it.
     """
-    torch.manual_seed(0)
-    shape = data.train.shape
-    assert shape is not None
-    front: nn.Module = Standardise(shape[0]) if len(shape) == 3 else nn.Identity()
-    encoder = build(settings.encoder, shape, [] if data.table is None else data.table.groups)
-    width = width_of(encoder)
-    assert width is not None
-    learner = make_method(settings, encoder, width, data.train.classes)
+    made = make_all(data, settings)
+    learner, device = made.learner, made.device
     channels_last(learner.to(device)).train()
-    objective = Objective(learner, make_views(settings, data, front.to(device)), None).to(device)
-    if compiled:
-        objective.compile()
-    kind = RecordedStep if recorded else Step
-    step = kind(objective, learner, make_optimizer(learner, settings, device), device, uses_bf16(settings, device))
-    batch, labels = next(data.train.to(device).batches([torch.arange(settings.batch_size)]))
+    objective = Objective(learner, made.views, InputMix(settings.input_mix) if settings.input_mix else None).to(device)
+    steps = len(made.source) // settings.batch_size
+    optimizer = make_optimizer(learner, settings, device)
+    step = READY.enter_context(taking_steps(objective, learner, optimizer, settings, device, steps, made.recorded))
+    batch, labels = next(made.source.batches([torch.arange(settings.batch_size)]))
     labels = labels if learner.supervised else None
     taken = 0
 

@@ -21,18 +21,17 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-import covtype_step
+import made_up
 import torch
 from clock import Ratio, add_device, make_step, ratio, table, take_device, taking_turns
+from epoch import COVTYPE
 from torch import Tensor, nn
 
-from imix.data import Data, Tensors
+from imix.data import Data
 from imix.methods import Method
 from imix.settings import Settings
-from imix.train.device import fastest_algorithms
 
 METHODS = ("npair", "simclr", "moco", "byol", "supclr", "supnpair", "supervised")
-CLASSES, SAMPLES = 10, 2048
 TARGET = 1.02
 
 
@@ -57,25 +56,6 @@ def verdict(found: Ratio) -> str:
     return "met" if found.high <= TARGET else "missed" if found.low > TARGET else "open"
 
 
-def images(augment: str) -> Data:
-    """Random pixels of CIFAR's size."""
-    generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (SAMPLES, 3, 32, 32), generator=generator, dtype=torch.uint8)
-    return Data("images", Tensors(pixels, torch.arange(SAMPLES) % CLASSES), augment=augment)
-
-
-def rows() -> Data:
-    """Random rows with as many numbers as CovType's."""
-    x = torch.randn(SAMPLES, 54, generator=torch.Generator().manual_seed(0))
-    return Data("rows", Tensors(x, torch.arange(SAMPLES) % CLASSES))
-
-
-def covtype() -> Data:
-    """Random rows with CovType's columns, and labels."""
-    data = covtype_step.rows()
-    return replace(data, train=Tensors(data.train.sample(SAMPLES), torch.arange(SAMPLES) % CLASSES))
-
-
 def main() -> None:
     """One line of JSON for each method and mixing, and a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -87,13 +67,12 @@ def main() -> None:
     device = take_device(given)
     on_gpu = device.type == "cuda"
     small = {"encoder": "small"}
-    of_covtype = {"encoder": "mlp", "batch_size": 512, "alpha": 2.0, "temperature": 0.1, "head": "mlpbn"}
     workloads: dict[str, tuple[Data, dict[str, Any]]] = {
-        "rows": (covtype(), of_covtype) if on_gpu else (rows(), small | {"batch_size": 256}),
+        "rows": (made_up.covtype(), COVTYPE) if on_gpu else (made_up.rows(), small | {"batch_size": 256}),
         "images": (
-            (images("cifar"), {"encoder": "resnet18", "batch_size": 256})
+            (made_up.pictures(), {"encoder": "resnet18", "batch_size": 256})
             if on_gpu
-            else (images("none"), small | {"batch_size": 64})
+            else (made_up.pictures(augment="none"), small | {"batch_size": 64})
         ),
     }
     if not on_gpu:
@@ -105,14 +84,13 @@ def main() -> None:
             torch._dynamo.reset()  # or objectives of one class wear out the compiler's patience
             ways, views = {}, {}
             for mix in ("none", "mixup", *(("cutmix",) if name == "images" else ())):
-                settings = Settings(method=method, mix=mix, device=given.device, **how)
-                views[mix] = network_views(*make_step(data, settings, device))
-                ways[mix], _ = make_step(data, settings, device, compiled=on_gpu, recorded=on_gpu)
-            with fastest_algorithms():
-                for way in ways.values() if on_gpu else ():
-                    for _ in range(5):  # the fourth is recorded
-                        way()
-                times = taking_turns(ways, device, given.rounds * (1 if on_gpu or name == "images" else 3))
+                settings = Settings(method=method, mix=mix, device=given.device, compile=False, cuda_graph=False, **how)
+                views[mix] = network_views(*make_step(data, settings))
+                ways[mix], _ = make_step(data, replace(settings, compile=on_gpu, cuda_graph=on_gpu))
+            for way in ways.values() if on_gpu else ():
+                for _ in range(5):  # the fourth is recorded
+                    way()
+            times = taking_turns(ways, device, given.rounds * (1 if on_gpu or name == "images" else 3))
             for mix in ways:
                 found = ratio(times, mix, "none")
                 more = views[mix] > views["none"]

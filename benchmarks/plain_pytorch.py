@@ -89,7 +89,7 @@ def plain_step(
 
 
 def sgd(model: nn.Module, device: torch.device) -> torch.optim.Optimizer:
-    """As imix's."""
+    """As imix's, but for what one has to ask for on a CPU."""
     fused = True if device.type == "cuda" else None
     return torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=1e-4, fused=fused)
 
@@ -129,9 +129,16 @@ def steps(device: torch.device, rounds: int) -> list[list[object]]:
         x = data.train.sample(batch).to(device)
         for mix in ("none", "mixup"):
             settings = imix.Settings(
-                mix=mix, encoder=encoder, batch_size=batch, temperature=temperature, masking=masking, precision="fp32"
+                mix=mix,
+                encoder=encoder,
+                batch_size=batch,
+                temperature=temperature,
+                masking=masking,
+                precision="fp32",
+                compile=False,
+                device=str(device),
             )
-            take, learner = make_step(data, settings, device, recorded=device.type == "cuda")
+            take, learner = make_step(data, settings)
             model = network(math.prod(x.shape[1:]), widths).to(device)
             check_same(learner, model, x, temperature)
             optimizer = sgd(model, device)

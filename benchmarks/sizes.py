@@ -29,12 +29,12 @@ import torch
 import torch.distributed as dist
 from clock import make_step, table
 from communication import SHAPE, expected, make
-from mixing_cost import rows
+from made_up import rows
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import imix
-from imix.data import Data, Tensors
+from imix.data import Tensors
 from imix.distributed import SyncBatchNorm
 from imix.evaluation.features import Encoded
 from imix.evaluation.linear import Linear, linear
@@ -65,32 +65,26 @@ SIZES: dict[str, dict[str, list[int]]] = {
 COLUMNS, SAMPLES_OF_A_RANK = 54, 32
 
 
-def labelled(count: int, classes: int, columns: int = COLUMNS) -> Data:
-    """Random rows of that many classes."""
-    x = torch.randn(count, columns, generator=torch.Generator().manual_seed(0))
-    return Data("rows", Tensors(x, torch.arange(count) % classes))
-
-
 def work(what: str, size: int, device: torch.device) -> Callable[[], object]:
     """What is timed."""
     on = {"device": str(device)}
     if what == "rows":
         settings = Settings(epochs=1, batch_size=512, **on)
-        data = labelled(size, 2)
+        data = rows(size, 2)
         return lambda: imix.pretrain(data, settings, progress=False)
     if what == "batch":
-        return make_step(labelled(size, 2), Settings(batch_size=size, **on), device)[0]
+        return make_step(rows(size, 2), Settings(batch_size=size, **on))[0]
     if what == "queue":
-        return make_step(rows(), Settings(method="moco", queue=size, **on), device)[0]
+        return make_step(rows(), Settings(method="moco", queue=size, **on))[0]
     if what == "dim":
-        return make_step(rows(), Settings(dim=size, batch_size=512, **on), device)[0]
+        return make_step(rows(), Settings(dim=size, batch_size=512, **on))[0]
     classes = size
     if what == "linear, classes":
         source = Tensors(*(part.to(device) for part in (torch.randn(2048, 256), torch.arange(2048) % classes)))
         seen = Encoded(nn.Identity(), source, device)
         return lambda: linear(seen, seen, classes, Linear(epochs=2))
     method = what.split(",")[0]
-    return make_step(labelled(1024, classes), Settings(method=method, batch_size=512, **on), device)[0]
+    return make_step(rows(1024, classes), Settings(method=method, batch_size=512, **on))[0]
 
 
 def measure(what: str, size: int, device: torch.device, seconds: float) -> tuple[float, float]:
