@@ -56,7 +56,7 @@ def main() -> None:
         torch.manual_seed(seed)
         scratch = nn.Sequential(copy.deepcopy(pretrained[0]), imix.encoders.build(settings.encoder, x.shape[1:]))
         for name, encoder in {"from scratch": scratch, "fine-tuned": pretrained}.items():
-            model = train(nn.Sequential(encoder, nn.Linear(encoder[-1].width, 10)), x[rows], y[rows])
+            model = train(nn.Sequential(encoder, nn.Linear(encoder(x[:2]).shape[1], 10)), x[rows], y[rows])
             with torch.no_grad():
                 found[name].append(100 * float((model(x_test).argmax(1) == y_test).float().mean()))
     for name, accuracies in found.items():

@@ -7,15 +7,16 @@ A folder may have class subfolders or not; pretraining does not look at them. Wi
 four patterns are drawn into a temporary folder, which is gone afterwards, and so is the run unless --out says where to
 keep it. Where there are classes, prints the accuracy of a linear classifier and of nearest neighbours on the frozen
 features, with a fifth of the pictures held out (--epochs 1 shows what next to no training gives); then, for a few
-pictures, the three whose vectors are nearest. So short a run on so few pictures shows how, not how well.
+pictures, the three whose vectors are nearest. So short a run on so few pictures shows how, not how well; the patterns
+were chosen so that something can be learned (in random colours, by which pictures are told apart, nothing is).
 """
 
 import argparse
+import os
 import tempfile
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet
 from PIL import Image
 
 import imix
@@ -56,21 +57,21 @@ def main() -> None:
         if given.folder is None:
             draw_patterns(folder)
 
+        pictures = imix.data.load(folder)  # a path would do in all that follows, and be read each time
         # So few steps are too few for the defaults: a key network that follows sooner, and a queue that is soon filled.
         settings = imix.Settings(method="moco", epochs=given.epochs, batch_size=64, momentum=0.99, queue=512, lr=0.25)
-        run = imix.pretrain(folder, settings, out=out, progress=given.folder is not None)
+        run = imix.pretrain(pictures, settings, out=out, progress=given.folder is not None)
 
-        if imix.data.load(folder).class_names:
+        if pictures.class_names:
             for protocol in ("linear", "knn"):
-                print(f"{protocol}: {100 * imix.evaluate(run, protocol=protocol).accuracy:.1f} %")
+                print(f"{protocol}: {100 * imix.evaluate(run, pictures, protocol).accuracy:.1f} %")
 
-        # One row for each file: f0, f1, ..., its name, and its class where there is one.
-        vectors = imix.embed(run, folder, out / "vectors.parquet")
-        files = pyarrow.parquet.read_table(out / "vectors.parquet", columns=["file"])["file"].to_pylist()
+        # The file has a row for each picture: f0, f1, ..., its name, and its class where there is one.
+        vectors = imix.embed(run, pictures, out / "vectors.parquet")
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        for row in range(0, len(files), max(1, len(files) // 4)):
+        for row in range(0, len(vectors), max(1, len(vectors) // 4)):
             nearest = np.argsort(-vectors @ vectors[row])[1:4]
-            print(*(Path(files[at]).relative_to(folder.absolute()) for at in (row, *nearest)), sep="  ")
+            print(*(os.path.relpath(pictures.names[at], folder) for at in (row, *nearest)), sep="  ")
 
 
 if __name__ == "__main__":

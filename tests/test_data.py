@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import imix
-from imix import InputError, Settings
+from imix import InputError, Reading, Settings
 from imix.data import Tensors, load
 from imix.data.standardise import Standardise
 
@@ -66,11 +66,21 @@ def test_the_callers_array_is_not_changed_by_training():
         (np.ones((0, 3)), None, "no samples"),
         ((np.ones((4, 2)), np.ones((3, 2))), None, r"same number of samples; got \[4, 3\]"),
         ("digits", [1, 2], "brings its own"),
+        (Tensors(torch.ones(2, 3)), [0, 1], "labels belong to arrays and frames; Tensors brings its own"),
+        (load(np.ones((2, 3))), [0, 1], "labels belong to arrays and frames; Data brings its own"),
     ],
 )
 def test_data_that_cannot_be_used_is_refused_by_name(data, labels, message):
     with pytest.raises(InputError, match=message):
         load(data, labels)
+
+
+def test_data_that_was_read_is_not_read_another_way():
+    reading = Reading(fraction=0.5)
+    data = load(np.ones((8, 2)), reading=reading)
+    assert load(data) is load(data, reading=reading) is data
+    with pytest.raises(InputError, match="how to read belongs to data that is to be read, and given is"):
+        load(data, reading=Reading(fraction=0.1))
 
 
 def test_files_that_cannot_be_read_are_refused_by_name(tmp_path):

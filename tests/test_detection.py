@@ -1,6 +1,8 @@
 """Objects: files in VOC's format, average precision against hand and loop, fine-tuning that resumes, and many ranks."""
 
+import json
 import os
+import signal
 from dataclasses import replace
 from datetime import timedelta
 from itertools import islice
@@ -17,9 +19,9 @@ from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
 import imix
-from imix import InputError, Interrupted, TrainingError, encoders, ranks
+from imix import InputError, Interrupted, TrainingError, distributed, encoders, ranks
 from imix.data.standardise import Standardise
-from imix.detection import Detection, Found, Precision, Truth, average_precision, detect, finetune, read_voc
+from imix.detection import Detection, Found, Precision, Truth, average_precision, detect, finetune, measured, read_voc
 from imix.detection.finetune import FILE, Tuning, _mirrored, rate_at
 from imix.detection.model import averaged_statistics, faster_rcnn
 from imix.detection.precision import THRESHOLDS, overlaps
@@ -636,6 +638,17 @@ def test_a_runs_encoder_is_fine_tuned_and_the_result_kept(shapes, tmp_path):
     assert record["protocol"] == "detection" and record["value"] == result.ap
     assert record["details"]["ap50"] == result.ap50 and record["constants"]["iterations"] == 4
     assert not (run.path / FILE).exists()
+    assert json.loads(json.dumps(measured(run, shapes, TINY, "cpu", progress=False))) == record
+
+
+def test_no_rank_leaves_before_the_checkpoint_is_written(shapes, tmp_path, monkeypatch):
+    train, test = read_voc(shapes)
+    written = []
+    monkeypatch.setattr(distributed, "wait", lambda: written.append((tmp_path / FILE).exists()))
+    stop_after(monkeypatch, 2, lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(Interrupted):
+        finetune(narrow(), train, test, TINY, folder=tmp_path, progress=False)
+    assert written == [False, True]
 
 
 def test_a_run_without_a_resnet_is_refused_by_name(shapes):

@@ -19,6 +19,7 @@ from torch.testing import assert_close
 from imix import distributed, losses
 from imix import ranks as joining
 from imix.distributed import SyncBatchNorm
+from imix.errors import InputError
 from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
 from imix.mix import Mix
 
@@ -142,10 +143,6 @@ def collectives(rank: int) -> dict:
     gathered = distributed.all_ranks(x)
     (gathered * noise(N, 3, seed=70 + rank)).sum().backward()
     result |= {"gathered": gathered.detach(), "gathered gradient": x.grad}
-    y = noise(4, 3, seed=80 + rank).requires_grad_()
-    total = distributed.sum_over_ranks(y)
-    (total * noise(4, 3, seed=90 + rank)).sum().backward()
-    result |= {"sum": total.detach(), "sum gradient": y.grad}
     result["mean"] = distributed.mean_over_ranks(noise(4, 3, seed=80 + rank).requires_grad_())
     result["transposed"] = distributed.all_ranks(noise(3, N, seed=60).T[own(rank)])
     result["integers"] = distributed.all_ranks(LABELS[own(rank)])
@@ -385,12 +382,6 @@ def test_gradient_of_gathered_rows_sums_over_ranks(ranks):
         assert_same(each["collectives"]["gathered gradient"], expected[own(rank)])
 
 
-def test_sum_over_ranks_and_its_gradient(ranks):
-    for each in ranks:
-        assert_same(each["collectives"]["sum"], noise(4, 3, seed=80) + noise(4, 3, seed=81))
-        assert_same(each["collectives"]["sum gradient"], noise(4, 3, seed=90) + noise(4, 3, seed=91))
-
-
 def test_mean_over_ranks_carries_no_gradient(ranks):
     for each in ranks:
         assert_same(each["collectives"]["mean"], (noise(4, 3, seed=80) + noise(4, 3, seed=81)) / 2)
@@ -414,13 +405,21 @@ def test_ranks_are_joined_once(ranks):
     assert not any(each["collectives"]["joined again"] for each in ranks)
 
 
+def test_a_batch_normalisation_that_is_more_than_that_is_not_synced_in_silence():
+    class Activated(nn.BatchNorm1d):
+        def forward(self, x):
+            return super().forward(x).relu()
+
+    with pytest.raises(InputError, match=r"Activated is more than a batch normalisation.*--no-sync-bn"):
+        distributed.SyncBatchNorm.convert(nn.Sequential(nn.Linear(3, 4), Activated(4)))
+
+
 def test_one_process_needs_no_collectives(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     x = torch.randn(3, 2, requires_grad=True)
     assert not joining.start()
     assert (distributed.world_size(), distributed.rank(), distributed.own_offset(7)) == (1, 0, 0)
     assert distributed.all_ranks(x) is x
-    assert distributed.sum_over_ranks(x) is x
     assert_close(distributed.mean_over_ranks(x), x.detach(), rtol=0, atol=0)
     assert distributed.any_rank(True)
     assert not distributed.any_rank(False)

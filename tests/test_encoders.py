@@ -394,6 +394,12 @@ def test_models_of_timm_are_encoders_without_their_classifier(tmp_path):
         build("timm:resnet10t", (7,))
 
 
+@pytest.mark.parametrize("name", ["mobilenetv3_small_050", "ghostnet_050", "resnet10t"])
+def test_the_width_of_a_model_of_timm_is_what_it_gives(name):
+    encoder = build(f"timm:{name}", (3, 32, 32)).eval()
+    assert encoder(torch.randn(2, 3, 32, 32)).shape == (2, width_of(encoder))
+
+
 def test_timm_that_is_not_installed_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(imix.InputError, match=r"pip install 'imix-ssl\[timm\]'"):

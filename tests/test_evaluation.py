@@ -14,7 +14,8 @@ import imix
 from imix import InputError, Settings
 from imix.data import Tensors
 from imix.evaluation import KNN, Linear, PInv
-from imix.evaluation.features import CHUNK, Encoded, frozen
+from imix.evaluation import features as features_of
+from imix.evaluation.features import CHUNK, Encoded
 from imix.evaluation.knn import knn
 from imix.evaluation.linear import Classifiers, _split, linear
 from imix.evaluation.pinv import pinv
@@ -88,6 +89,22 @@ def test_a_rate_that_diverges_counts_as_wrong_and_harms_no_other():
     assert found.accuracy == alone.accuracy > 0.8
 
 
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.4, 0.75])
+def test_the_share_that_is_held_out_is_the_one_asked_for(share):
+    labels = torch.arange(300) % 3
+    _, held_out = _split(labels, Linear(held_out=share))
+    assert labels[held_out].bincount().tolist() == pytest.approx([100 * share] * 3, abs=1)
+    assert len(held_out) == round(300 * share)
+
+
+@pytest.mark.parametrize("n", [1, 9, 10, 1297, 100_003])
+def test_by_default_every_tenth_row_by_class_is_held_out(n):
+    labels = torch.arange(n) % 7
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    tenth = order[labels[order].argsort(stable=True)][9::10].sort().values
+    assert torch.equal(_split(labels, Linear())[1], tenth if n >= 10 else order[:1])
+
+
 def test_knn_matches_a_loop():
     train, test = blobs(60, noise=3), blobs(40, seed=1, noise=3)
     protocol = KNN(k=7, temperature=0.1)
@@ -117,20 +134,21 @@ def test_pinv_is_stable_where_features_are_rank_deficient():
     assert PInv().cutoff > 0
 
 
-@pytest.mark.parametrize("protocol", ["linear", "knn", "pinv"])
+def state(encoder):
+    weights = {name: value.clone() for name, value in encoder.state_dict().items()}
+    return weights, [part.training for part in encoder.modules()], [p.requires_grad for p in encoder.parameters()]
+
+
+@pytest.mark.parametrize("protocol", ["linear", "knn", "pinv", "fed", "embed"])
 def test_no_protocol_changes_the_encoder(run, protocol):
-    before = {name: value.clone() for name, value in run.encoder.state_dict().items()}
-    imix.evaluate(run, protocol=protocol)
-    after = run.encoder.state_dict()
+    assert any(isinstance(part, nn.BatchNorm1d) for part in run.encoder.modules())  # it would count what it sees
+    run.encoder[-1].train()
+    before, *modes = state(run.encoder)
+    imix.embed(run, "digits") if protocol == "embed" else imix.evaluate(run, protocol=protocol)
+    after, *modes_after = state(run.encoder)
+    run.encoder.eval()
     assert all(torch.equal(before[name], after[name]) for name in before)
-
-
-def test_a_protocol_that_changed_the_encoder_would_be_caught():
-    encoder = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-    with pytest.raises(AssertionError, match="changed the encoder"), frozen(encoder):
-        encoder(torch.randn(4, 2))
-    with pytest.raises(AssertionError, match="its mode"), frozen(encoder):
-        encoder.eval()
+    assert modes == modes_after
 
 
 def test_the_momentum_encoder_is_not_what_is_evaluated():
@@ -156,6 +174,52 @@ def test_every_number_comes_with_its_constants(run):
     assert read_lines(run.path / "evaluations.jsonl")[-1]["value"] == linear_result.accuracy
 
 
+def test_evaluations_that_differ_leave_different_records(run):
+    source = blobs(100)
+    own = imix.pretrain(source, QUICK, progress=False)
+    for protocol in ("linear", "knn", "pinv", "fed"):
+        constants = [imix.evaluate(own, source, protocol, seed=seed).constants for seed in (0, 1)]
+        assert [found["seed"] for found in constants] == [0, 1]
+    quick = Linear(epochs=1, seed=3)
+    found = imix.evaluate(own, source, seed=1, constants=quick).constants
+    assert (found["seed"], found["split_seed"]) == (3, 1)
+    plain, refitted = (imix.evaluate(run, protocol="knn", standardise=standardise) for standardise in (False, True))
+    assert refitted.constants == plain.constants | {"standardised": True}
+    assert "seed" not in plain.constants  # nothing was drawn
+
+
+def test_a_class_may_be_in_the_held_out_part_alone():
+    x = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    y = torch.arange(20) % 2
+    y[torch.randperm(20, generator=torch.Generator().manual_seed(0))[0]] = 2  # the first row that is held out
+    run = imix.pretrain(Tensors(x, y), replace(QUICK, knn_every=1), progress=False)
+    for protocol in ("linear", "knn", "pinv"):
+        assert imix.evaluate(run, Tensors(x, y), protocol).accuracy <= 0.75
+    assert np.shape(imix.evaluate(run, Tensors(x, y)).details["confusion"]) == (3, 3)
+
+
+def test_a_run_on_a_fraction_is_evaluated_on_all_its_data(tmp_path):
+    source = blobs(120)
+    np.savez(tmp_path / "d.npz", x=source.inputs, y=source.labels)
+    run = imix.pretrain(tmp_path / "d.npz", QUICK, imix.Reading(fraction=0.5), progress=False)
+    assert run.config["data"]["samples"] == 60
+    assert imix.evaluate(run, protocol="knn").constants["train"] == 96
+    assert len(imix.embed(run, tmp_path / "d.npz")) == 120
+
+
+def test_a_run_knows_its_data_by_every_spelling_of_its_path(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    rows = "".join(f"{i * 0.5},{'ab'[i % 2]}\n" for i in range(40))
+    (tmp_path / "train.csv").write_text("x,y\n" + rows)
+    (tmp_path / "test.csv").write_text("x,y\n" + rows[: len(rows) // 2].rsplit("\n", 1)[0] + "\n")
+    reading = imix.Reading(label="y", test="../here/../test.csv")
+    run = imix.pretrain("../train.csv", QUICK, reading, progress=False)
+    (tmp_path / "link.csv").symlink_to(tmp_path / "train.csv")
+    for data in (None, "../train.csv", tmp_path / "here" / ".." / "train.csv", tmp_path / "train.csv", "../link.csv"):
+        assert imix.evaluate(run, data, "knn").constants["train"] == 40
+
+
 def test_data_without_a_test_part_has_a_fifth_held_out():
     source = blobs(100)
     run = imix.pretrain(source, QUICK, progress=False)
@@ -175,6 +239,53 @@ def test_evaluation_that_cannot_be_is_refused_by_name(run, tmp_path):
     ]:
         with pytest.raises(InputError, match=message):
             imix.evaluate(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        (KNN, {"k": 0}, "k must be an int above 0; got 0"),
+        (KNN, {"k": 2.5}, "k must be an int above 0; got 2.5"),
+        (KNN, {"temperature": 0.0}, "temperature must be above 0; got 0.0"),
+        (PInv, {"cutoff": -1.0}, "cutoff must be at least 0 and less than 1; got -1.0"),
+        (Linear, {"rates": ()}, r"rates must be one or more numbers above 0; got \(\)"),
+        (Linear, {"rates": (1, -1)}, r"rates must be one or more numbers above 0; got \(1, -1\)"),
+        (Linear, {"epochs": 0}, "epochs must be an int above 0; got 0"),
+        (Linear, {"batch_size": 0}, "batch_size must be an int above 0; got 0"),
+        (Linear, {"decay": 0.0}, "decay must be above 0; got 0.0"),
+        (Linear, {"momentum": 1.0}, "momentum must be at least 0 and less than 1; got 1.0"),
+        (Linear, {"held_out": 0}, "held_out must be above 0 and less than 1; got 0"),
+        (Linear, {"held_out": 1.0}, "held_out must be above 0 and less than 1; got 1.0"),
+    ],
+)
+def test_constants_that_cannot_be_are_refused_by_name(kind, given, message):
+    with pytest.raises(InputError, match=message):
+        kind(**given)
+
+
+def test_constants_of_another_protocol_are_refused(run, tmp_path):
+    for protocol, message in [
+        ("linear", r"linear takes Linear\(...\) as its constants; got KNN\(k=20"),
+        ("pinv", r"pinv takes PInv\(...\) as its constants"),
+        ("fed", "fed takes no constants"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            imix.evaluate(run, protocol=protocol, constants=KNN())
+    with pytest.raises(InputError, match=r"detection takes Detection\(...\) as its constants"):
+        imix.evaluate(run, "voc", "detection", data_dir=str(tmp_path), constants=KNN())
+
+
+def test_no_protocol_depends_on_how_many_votes_are_held_at_a_time(monkeypatch):
+    train, test = encoded(blobs(90, noise=3)), encoded(blobs(60, seed=1, noise=3))
+    protocols = knn, pinv, lambda *given: linear(*given, Linear(epochs=3))
+    whole = [protocol(train, test, 3) for protocol in protocols]
+    most = []
+    logits = Classifiers.logits
+    monkeypatch.setattr(Classifiers, "logits", lambda self, x: most.append(len(x)) or logits(self, x))
+    monkeypatch.setattr(features_of, "MOST_VOTES", 7 * 3 * 8)
+    assert [protocol(train, test, 3) for protocol in protocols] == whole
+    tested = most[2 * 3 :]  # after two classifiers' batches, one in each of three epochs
+    assert max(tested) == 8 and sum(tested) == 9 + 60 + 90
 
 
 # --- run folders and encoders ----------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def test_runs_prints_a_number_and_leaves_nothing_behind(name, tmp_path):
         [sys.executable, EXAMPLES / name], cwd=tmp_path, env=env, timeout=240, capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stderr
-    assert re.search(r"\d", ran.stdout), "it prints no number"
+    assert re.search(r"\d\.\d", ran.stdout), "it prints no number"
     assert sorted(path.name for path in EXAMPLES.iterdir()) == before
     assert {path.name for path in tmp_path.iterdir()} <= {"torch"}
     for greater, smaller in AHEAD.get(name, []):

@@ -1,6 +1,7 @@
 """The paper's tables and figures: as data, as runs, as a page."""
 
 import csv
+import json
 import os
 import re
 import signal
@@ -13,21 +14,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from imix import InputError, encoders
+from imix import InputError, TrainingError, encoders
 from imix.errors import Interrupted
-from imix.files import locked
-from imix.paper.budget import all_jobs, cells_of, hours, remaining, wanted
+from imix.evaluation import KNN, evaluate
+from imix.files import locked, read_lines, write_text
+from imix.paper import page
+from imix.paper.budget import EXPERIMENTS, all_jobs, cells_of, hours, remaining, wanted
 from imix.paper.cluster import write_slurm
-from imix.paper.experiment import Number
-from imix.paper.experiments import EXPERIMENTS
+from imix.paper.experiment import Measurement, Number
+from imix.paper.lines import picture
 from imix.paper.listing import listing
-from imix.paper.page import ours, picture, table, write_markdown, write_page
+from imix.paper.page import table, write_pages
 from imix.paper.recipes import SETTINGS
 from imix.paper.reproduce import reproduce
-from imix.paper.results import Found, add, read
+from imix.paper.results import Found, add, ours, read
 from imix.paper.stand_in import stand_in
 from imix.paper.switches import Switches
-from imix.paper.work import Worker
+from imix.paper.work import FILES, Worker
 
 NAMES = (
     *("table1", "table2", "table3", "table4a", "table4b", "tableC1", "tableC2", "tableC3"),
@@ -241,8 +244,8 @@ def test_every_cell_of_every_experiment_runs(smoke):
             assert line.value is None or 0 <= line.value <= 1e5
         text = (smoke / f"{experiment.name}.md").read_text()
         assert "not run" not in text and "stand-in" in text
-    page = (smoke / "paper.html").read_text()
-    assert "not run" not in page and page.count("<section>") == len(NAMES)
+    whole = (smoke / "paper.html").read_text()
+    assert "not run" not in whole and whole.count("<section>") == len(NAMES)
     assert len(list((smoke / "maps").iterdir())) == 4
 
 
@@ -287,10 +290,10 @@ def test_data_that_is_not_there_is_named_and_the_rest_goes_on(tmp_path):
 def test_a_measurement_that_fails_does_not_take_the_others_with_it(tmp_path, monkeypatch):
     real = Worker._evaluate
 
-    def failing(self, run, protocol, on):
+    def failing(self, run, protocol, on, device):
         if on == "cifar100":
             raise InputError("no cifar100 here")
-        return real(self, run, protocol, on)
+        return real(self, run, protocol, on, device)
 
     monkeypatch.setattr(Worker, "_evaluate", failing)
     how = {"budget": "smoke", "out": tmp_path, "progress": False, "columns": ["MoCo v2"]}
@@ -308,8 +311,70 @@ def test_two_processes_do_not_do_the_same(tmp_path):
     folder = tmp_path / "runs" / job.name
     folder.mkdir(parents=True)
     with locked(folder):
-        assert "another command is training" in Worker(tmp_path, "smoke", progress=False).do(job).failures[0]
+        assert "another command is training" in Worker(tmp_path, "smoke", progress=False).do(job).failures[0].args[0]
     assert Worker(tmp_path, "smoke", progress=False).do(job).failures == []
+
+
+@pytest.fixture
+def job():
+    return all_jobs(wanted(["table1"], "smoke", rows=["CIFAR-10"], columns=["BYOL"]))[0]
+
+
+def test_a_run_is_measured_on_the_device_of_this_command_not_of_the_one_that_trained_it(job, tmp_path):
+    worker, folder = Worker(tmp_path, "smoke", progress=False), tmp_path / "runs" / job.name
+    worker.do(job)
+    (folder / "evaluations.jsonl").unlink()
+    config = json.loads((folder / "config.json").read_text())
+    config["settings"]["device"] = "cuda:3"
+    (folder / "config.json").write_text(json.dumps(config))
+    assert worker.do(job).failures == []
+    maps = replace(job, measurements=(Measurement("map", "cifar10"),))
+    assert worker.do(maps).failures == []
+
+
+def test_a_measurement_with_other_constants_is_not_taken_for_the_papers(job, tmp_path):
+    worker, folder = Worker(tmp_path, "smoke", progress=False), tmp_path / "runs" / job.name
+    worker.do(job)
+    (folder / "evaluations.jsonl").unlink()
+    evaluate(folder, stand_in("cifar10"), "knn", device="cpu", constants=KNN(k=1))
+    outcome = worker.do(job)
+    lines = [line for line in read_lines(folder / "evaluations.jsonl") if line["protocol"] == "knn"]
+    assert [line["constants"]["k"] for line in lines] == [1, 20]
+    assert outcome.values["linear", "cifar10"].knn == 100 * lines[1]["value"]
+    before = (folder / "evaluations.jsonl").read_bytes()
+    assert worker.do(job).values == outcome.values
+    assert (folder / "evaluations.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", [*SETTINGS, "voc"])
+def test_data_is_fetched_where_the_folder_has_none_of_its_files(name, tmp_path):
+    worker = Worker(tmp_path / "out", data_dir=tmp_path)
+    assert worker._place(name) is None
+    (tmp_path / FILES[name][0]).touch()
+    assert worker._place(name) == str(tmp_path)
+    (tmp_path / name).mkdir()
+    assert worker._place(name) == str(tmp_path / name)
+
+
+def test_a_data_folder_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"no folder '.*nowhere'"):
+        reproduce(["table1"], out=tmp_path, data_dir=tmp_path / "nowhere", progress=False)
+
+
+def test_a_training_that_collapsed_is_no_fault_of_the_input(tmp_path, monkeypatch):
+    def collapse(worker, job, folder, device):
+        raise TrainingError("all features are the same")
+
+    def missing(worker, job, folder, device):
+        raise InputError("no data")
+
+    how = CIFAR_ROW | {"out": tmp_path, "progress": False, "columns": ["BYOL"]}
+    monkeypatch.setattr(Worker, "_train", missing)
+    with pytest.raises(InputError, match="no data"):
+        reproduce(["table1"], **how)
+    monkeypatch.setattr(Worker, "_train", collapse)
+    with pytest.raises(TrainingError, match="all features are the same"):
+        reproduce(["table1"], **how)
 
 
 def test_sigterm_stops_all_and_the_same_command_goes_on(tmp_path):
@@ -373,6 +438,60 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     assert read(tmp_path / "table2.csv") == []
 
 
+def test_processes_that_write_the_same_file_do_not_disturb_each_other(tmp_path):
+    script = "from pathlib import Path\nfrom imix.files import write_text\n"
+    script += f"for _ in range(100): write_text(Path({str(tmp_path / 'page')!r}), 'whole')"
+    processes = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("page", "whole")]
+
+
+def test_what_a_killed_process_left_of_a_file_goes_with_the_next_writing(tmp_path):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    (tmp_path / f".{gone.pid}.page.unfinished").write_text("half")
+    os.utime(tmp_path / f".{gone.pid}.page.unfinished", (0, 0))
+    (tmp_path / f".{gone.pid + 1_000_000}.page.unfinished").write_text("being written on another machine")
+    (tmp_path / ".x.page.unfinished").write_text("of something else")
+    (tmp_path / f".{os.getppid()}.page.unfinished").write_text("being written")
+    write_text(tmp_path / "page", "whole")
+    assert not (tmp_path / f".{gone.pid}.page.unfinished").exists()
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_pages_keep_what_earlier_commands_found(tmp_path):
+    add(tmp_path / "table1.csv", [found(cell("table1", "CIFAR-10", "BYOL"), seed, 93.0) for seed in range(7)])
+    add(tmp_path / "table3.csv", [found(cell("table3", "CIFAR-100", "MoCo v2"), 0, 71.0)])
+    whole = write_pages(tmp_path, wanted(["table1"], "paper", rows=["covtype"]), "paper", Switches()).read_text()
+    text = (tmp_path / "table1.md").read_text()
+    assert "| CIFAR-10 |" in text and "| CovType |" in text and "| CIFAR-100 |" not in text
+    assert "7 runs" in text and "over up to 7 seeds" in text
+    assert "<h2>table1" in whole and "<h2>table3" in whole and "<h2>table2" not in whole
+    assert not (tmp_path / "table3.md").exists()
+
+
+def test_what_is_known_at_another_budget_stays_on_the_page_as_that(tmp_path):
+    add(tmp_path / "table1.csv", [found(cell("table1", "CIFAR-10", "BYOL"), 0, 93.0)])
+    whole = write_pages(tmp_path, wanted(["table2"], "short"), "short", Switches()).read_text()
+    assert whole.index("<h2>table2") < whole.index("Budget: short") < whole.index("<h2>table1")
+    assert whole.index("<h2>table1") < whole.index("the paper&#x27;s full length")
+
+
+def test_pages_are_written_under_the_lock_of_their_folder(tmp_path, monkeypatch):
+    held = []
+
+    def look(path, text):
+        try:
+            with locked(tmp_path, wait=False):
+                held.append(False)
+        except BlockingIOError:
+            held.append(True)
+
+    monkeypatch.setattr(page, "write_text", look)
+    write_pages(tmp_path, wanted(["table1", "table2"], "short"), "short", Switches())
+    assert held == [True, True, True]
+
+
 def test_numbers_beside_the_papers(tmp_path):
     cells = cells_of(EXPERIMENTS["table1"], "paper", rows=["CIFAR-10"], columns=["BYOL", "BYOL + i-Mix"])
     plain, mixed = cells
@@ -390,14 +509,13 @@ def test_numbers_beside_the_papers(tmp_path):
     ]
     add(tmp_path / "table1.csv", lines)
     asked = wanted(["table1"], "paper", rows=["CIFAR-10"])
-    write_markdown(tmp_path, asked[0], "paper", Switches())
+    whole = write_pages(tmp_path, asked, "paper", Switches()).read_text()
     text = (tmp_path / "table1.md").read_text()
     assert "**93.7 ± 0.7 (93.5)**<br>paper 94.2 ± 0.2, -0.5" in text
     assert "**96.5 (96.0)**<br>paper 96.3 ± 0.2, +0.2<br>by mixing +2.8, paper +2.1" in text
     assert "**not run**<br>paper 93.3 ± 0.1" in text
     assert "3 runs, 180 s in all on GPU, 2020-01-01" in text
-    page = write_page(tmp_path, asked, "paper", Switches()).read_text()
-    assert '<span class="ours">93.7 ± 0.7 (93.5)</span>' in page and "<script" not in page
+    assert '<span class="ours">93.7 ± 0.7 (93.5)</span>' in whole and "<script" not in whole
 
 
 def test_other_budgets_and_switches_do_not_count(tmp_path):
@@ -429,8 +547,6 @@ def test_the_script_for_slurm(tmp_path):
     text = path.read_text()
     assert "--array=0-119" in text and "--time=7:00:00" in text and "--gres=gpu:1" in text
     assert "imix reproduce table1 --budget paper --out 'my runs' --part \"$SLURM_ARRAY_TASK_ID/120\"" in text
-    with pytest.raises(InputError, match="nothing left"):
-        write_slurm(tmp_path, "table1", 0, 0, "")
 
 
 def test_a_task_of_the_script_does_its_share(tmp_path):

@@ -18,10 +18,11 @@ from PIL import Image
 from plotly.offline import get_plotlyjs
 
 import imix
+from imix.data import Data, Tensors
 from imix.errors import InputError
 from imix.files import read_lines
-from imix.reports import page
-from imix.reports.arms import Arm, group
+from imix.reports import maps, page, samples
+from imix.reports.arms import Arm, differences, group, told
 from imix.reports.maps import draw_map, neighbours, places, save_map
 from imix.run import Run
 
@@ -93,6 +94,52 @@ def test_arms_of_one_name_are_told_apart_by_their_settings(runs):
     assert [arm.name for arm in group([first, other])] == ["N-pair, temperature 0.2", "N-pair, temperature 0.7"]
 
 
+def other_than(run: Run, part: str, **values: object) -> Run:
+    """The same run, as if something of its config had been another."""
+    config = json.loads(json.dumps(run.config))
+    place = config["data"]["reading"] if part == "reading" else config[part]
+    assert values.keys() <= place.keys()
+    place.update(values)
+    return Run(run.encoder, config, run.metrics)
+
+
+def test_runs_that_were_read_or_built_differently_are_arms_of_their_own(runs):
+    first = Run.load(runs[0])
+    others = {
+        "standardise none": other_than(first, "reading", standardise="none"),
+        "columns {'height': 'drop'}": other_than(first, "reading", columns={"height": "drop"}),
+        "encoder custom": other_than(first, "architecture", encoder="custom"),
+    }
+    for called, other in others.items():
+        (arm, another) = group([first, other])
+        assert another.name == f"{arm.name.split(',')[0]}, {called}"
+        assert differences([told(first), told(other)]) == [called.split()[0]]
+
+
+def test_a_table_of_other_values_makes_another_arm(runs):
+    first = Run.load(runs[0])
+    table = json.loads(json.dumps(first.config["data"]["table"]))
+    table["columns"][0]["mean"] = 7.0
+    other = other_than(first, "data", table=table)
+    assert len(group([first, other])) == 2
+    assert differences([told(first), told(other)]) == ["table_values"]
+
+
+def test_the_place_of_data_and_the_seed_make_no_other_arm(runs):
+    first = Run.load(runs[0])
+    moved = other_than(first, "reading", data_dir="/elsewhere")
+    assert len(group([first, moved, other_than(first, "settings", seed=5)])) == 1
+
+
+def test_the_page_says_how_data_was_read_where_that_differs(runs, tmp_path):
+    first = Run.load(runs[0])
+    arms = group([first, other_than(first, "reading", standardise="none", label=HOSTILE)])
+    path = page.write_report(tmp_path / "r.html", "two", arms, [], "", "", samples=10)
+    assert "<th>standardise</th><td>train</td><td>none</td>" in path.read_text()
+    assert "knn_every 0" in path.read_text() and "table 1 numeric" in path.read_text()
+    assert HOSTILE not in path.read_text()
+
+
 def test_numbers_on_the_page_are_those_in_the_run_folders(runs, written):
     text = written.read_text()
     for pair in (runs[:2], runs[2:]):
@@ -120,6 +167,53 @@ def test_rows_show_the_values_of_the_file(table, written):
     assert shown["columns"] == ["height", "colour", "breed"] and len(shown["rows"]) == 60
     for number, row in zip(shown["numbers"], shown["rows"], strict=True):
         assert row[1] == frame["colour"][number] and row[0] == pytest.approx(frame["height"][number], rel=1e-3)
+
+
+def quick_run(data: Path, out: Path, label: str, fraction: float = 1.0) -> Path:
+    reading = imix.Reading(label=label, fraction=fraction)
+    imix.pretrain(data, replace(QUICK, epochs=1), reading, out=out, progress=False)
+    imix.evaluate(out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def read_differently(table, tmp_path_factory) -> dict:
+    """The page of three runs on one file: all rows, half of them, and another column as the label."""
+    folder = tmp_path_factory.mktemp("differently")
+    made = [quick_run(table, folder / f"{n}", *how) for n, how in enumerate([("breed",), ("breed", 0.5), ("colour",)])]
+    return content_of(imix.report(made, folder / "report.html", samples=20))
+
+
+def test_every_point_shows_its_own_row(table, read_differently):
+    frame = polars.read_csv(table)
+    assert len(read_differently["maps"]) == 3
+    for drawn, label in zip(read_differently["maps"], ("breed", "breed", "colour"), strict=True):
+        shown = read_differently["samples"][drawn["samples"]]
+        at = shown["columns"].index(label)
+        assert [row[at] for row in shown["rows"]] == [shown["classes"][number] for number in shown["labels"]]
+        assert [row[at] for row in shown["rows"]] == frame[label].gather(shown["numbers"]).to_list()
+
+
+def test_maps_of_the_same_samples_share_them(written, read_differently):
+    assert len(content_of(written)["samples"]) == 1 and len(content_of(written)["maps"]) == 2
+    first, half, other = (drawn["samples"] for drawn in read_differently["maps"])
+    assert first == half != other
+
+
+def test_classes_of_a_confusion_are_those_of_the_data_it_is_of(table, tmp_path):
+    cars = tmp_path / "cars.csv"
+    makes = {"cat": "audi", "dog": "bmw", HOSTILE: "citroen"}
+    polars.read_csv(table).with_columns(polars.col("breed").replace_strict(makes)).write_csv(cars)
+    on_animals = quick_run(table, tmp_path / "animals", "breed")
+    imix.evaluate(on_animals, cars)
+    alone = content_of(imix.report([on_animals], tmp_path / "r.html", samples=20))
+    assert [one["classes"] for one in alone["confusions"]] == [[HOSTILE, "cat", "dog"], ["0", "1", "2"]]
+    both = content_of(imix.report([on_animals, quick_run(cars, tmp_path / "c", "breed")], tmp_path / "r.html"))
+    assert [one["classes"] for one in both["confusions"]] == [
+        [HOSTILE, "cat", "dog"],
+        ["audi", "bmw", "citroen"],
+        ["audi", "bmw", "citroen"],
+    ]
 
 
 def test_confusions_are_those_of_the_linear_evaluation(runs, written):
@@ -159,6 +253,24 @@ def test_images_and_sounds_are_shown(tmp_path):
     assert all(sound.startswith("data:audio/ogg") for sound in shown["sounds"])
 
 
+def test_pictures_are_made_small_in_pieces(monkeypatch):
+    class Watched(Tensors):
+        def batches(self, rows):
+            for batch in super().batches(rows):
+                assert len(batch[0]) <= samples.PIECE
+                yield batch
+
+        def take(self, rows):
+            return Watched(self.inputs[rows])
+
+    images = torch.rand(20, 4, 64, 80, generator=torch.Generator().manual_seed(0)) * 3 - 1
+    whole = samples.show(None, Data("x", Tensors(images)), samples.choose(Data("x", Tensors(images))))
+    monkeypatch.setattr(samples, "PIECE", 6)
+    data = Data("x", Watched(images))
+    assert samples.show(None, data, samples.choose(data))["sprite"] == whole["sprite"]
+    assert whole["sprite"]["n"] == 20 and whole["sprite"]["width"] == samples.THUMB
+
+
 def test_bad_wishes_are_refused(runs, tmp_path):
     with pytest.raises(InputError, match="at least one run"):
         imix.report([], tmp_path / "r.html")
@@ -180,12 +292,13 @@ def test_neighbours_are_the_nearest_by_cosine():
         assert found[row].tolist() == order[:3]
 
 
-@pytest.mark.parametrize("n", [2, 3, 40])
+@pytest.mark.parametrize("n", [1, 2, 3, 40])
 def test_places_fill_the_unit_square_and_follow_from_the_seed(n):
     features = np.random.default_rng(0).normal(size=(n, 5)).astype(np.float32)
     where = places(features)
     assert where.shape == (n, 2) and where.min() >= 0 and where.max() <= 1
     assert (where == places(features)).all()
+    assert neighbours(features).shape == (n, min(8, n - 1))
 
 
 def test_a_map_is_drawn_as_svg_and_png(runs, tmp_path):
@@ -201,7 +314,34 @@ def test_a_map_is_drawn_as_svg_and_png(runs, tmp_path):
         save_map(tmp_path / "m.gif", np.zeros((3, 2)), None)
 
 
+def test_a_map_that_cannot_be_is_refused_before_any_work(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(maps, "embed", lambda *_, **__: pytest.fail("features were computed"))
+    with pytest.raises(InputError, match="ends in"):
+        draw_map(runs[0], tmp_path / "m.gif")
+    with pytest.raises(InputError, match="no folder"):
+        draw_map(runs[0], tmp_path / "nowhere" / "m.svg")
+    with pytest.raises(InputError, match="at least 4 samples; got 1"):
+        draw_map(runs[0], tmp_path / "m.svg", samples=1)
+    with pytest.raises(InputError, match="at least 4 samples; given has 3"):
+        draw_map(runs[0], tmp_path / "m.svg", polars.DataFrame({"height": [1.0, 2, 3], "colour": ["red"] * 3}))
+    with pytest.raises(InputError, match="have no labels"):
+        draw_map(runs[0], tmp_path / "m.svg", polars.DataFrame({"height": [1.0], "colour": ["red"]}), classes=["cat"])
+    with pytest.raises(TypeError, match="data_dri"):
+        draw_map(runs[0], tmp_path / "m.svg", data_dri="x")
+
+
+def test_a_map_goes_to_a_path_in_words_and_is_computed_where_asked(runs, tmp_path):
+    assert draw_map(runs[0], str(tmp_path / "m.svg"), samples=4, device="cpu").is_file()
+    with pytest.raises(InputError, match="device"):
+        draw_map(runs[0], str(tmp_path / "m.svg"), samples=4, device="abacus")
+
+
 # Transfer.
+
+
+def test_a_mistyped_wish_fails_at_once(runs, table):
+    with pytest.raises(TypeError, match="standardize"):
+        imix.transfer(runs[:1], [str(table)], standardize=True)
 
 
 def test_transfer_is_a_row_for_each_run_and_a_column_for_each_data_set(runs, table):
@@ -285,11 +425,19 @@ def test_pointing_shows_a_sample_and_clicking_its_neighbours(browser, written):
 def test_fifty_thousand_points_are_drawn_quickly(browser, tmp_path, monkeypatch):
     n = 50_000
     rng = np.random.default_rng(0)
-    shown = {"part": "test", "of": n, "numbers": list(range(n)), "names": [], "classes": ["a", "b"]}
+    shown = {
+        "data": "x",
+        "label": None,
+        "part": "test",
+        "of": n,
+        "numbers": list(range(n)),
+        "names": [],
+        "classes": ["a", "b"],
+    }
     shown["labels"] = rng.integers(0, 2, n).tolist()
     where = rng.random((n, 2)).round(4)
-    maps = [{"arm": 0, "samples": "x", "x": where[:, 0].tolist(), "y": where[:, 1].tolist(), "near": [[0]] * n}]
-    monkeypatch.setattr(page, "_maps", lambda arms, most: (maps, {"x": shown}))
+    drawn = [{"arm": 0, "samples": "x", "x": where[:, 0].tolist(), "y": where[:, 1].tolist(), "near": [[0]] * n}]
+    monkeypatch.setattr(page, "_maps", lambda arms, most: (drawn, {"x": shown}))
     run = imix.pretrain(torch.randn(40, 5), replace(QUICK, epochs=1), progress=False)
     path = page.write_report(tmp_path / "r.html", "many", [Arm("N-pair", [run])], [], "", "")
     started = time.monotonic()

@@ -432,6 +432,43 @@ def test_a_view_with_other_samples_than_its_batch_is_refused(table):
         imix.pretrain(table[0], replace(SMALL, batch_size=16), augment=lambda x: x[:5], progress=False)
 
 
+def test_an_augmentation_that_does_nothing_is_not_taken_for_none(table, capsys):
+    imix.pretrain(table[0], SMALL, augment=nn.Sequential())
+    assert "masking" not in capsys.readouterr().err
+
+
+def test_the_encoder_of_a_run_is_on_the_cpu_and_in_evaluation_mode(table):
+    run = imix.pretrain(table[0], SMALL, progress=False)
+    assert {weight.device.type for weight in run.encoder.parameters()} == {"cpu"}
+    assert not run.encoder.training
+
+
+def test_features_that_are_not_finite_stop_the_run(table):
+    class Breaks(nn.Linear):
+        width = 4
+
+        def forward(self, x):
+            return super().forward(x) * (1 if self.training else float("nan"))
+
+    with pytest.raises(TrainingError, match="features are not finite after step"):
+        imix.pretrain(table[0], replace(SMALL, epochs=60), encoder=Breaks(6, 4), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"fold": "no"}, "fold must be True or False; got 'no'"),
+        ({"compile": 3}, "compile must be True or False"),
+        ({"milestones": 80}, "milestones must be a list; got 80"),
+        ({"encoder": 18}, "encoder must be a name, and a module is given to pretrain itself; got 18"),
+        ({"weight_decay": float("nan")}, "weight_decay must be a number"),
+    ],
+)
+def test_settings_of_the_wrong_kind_are_refused(given, said):
+    with pytest.raises(InputError, match=said):
+        Settings(**given)
+
+
 # --- what must not be trained through --------------------------------------------------------------------------------
 
 

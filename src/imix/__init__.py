@@ -6,7 +6,7 @@ Names are imported when they are first used, so that `import imix` and `imix --h
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from imix.errors import InputError, Interrupted, TrainingError
+from imix.errors import InputError, Interrupted, StorageError, TrainingError
 from imix.settings import Reading, Settings
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ __all__ = [
     "Run",
     "Settings",
     "SimCLR",
+    "StorageError",
     "SupCLR",
     "SupNPair",
     "Supervised",

@@ -144,8 +144,10 @@ def transfer(
     from imix.reports.matrix import as_table
     from imix.reports.matrix import transfer as start
 
-    how = {"augment": augment, "standardise": standardise, "device": device, "seed": seed, "data_dir": data_dir}
-    print(as_table([str(run) for run in runs], data, start(runs, data, protocol, **how)))
+    found = start(
+        runs, data, protocol, augment=augment, standardise=standardise, device=device, seed=seed, data_dir=data_dir
+    )
+    print(as_table([str(run) for run in runs], data, found))
 
 
 def report(runs: RunFolders, out: Path = Path("report.html"), samples: int = 2000) -> None:
@@ -182,6 +184,7 @@ def map(
     samples: int = 2000,
     classes: list[str] | None = None,
     data_dir: str | None = None,
+    device: str = "auto",
 ) -> None:
     """Draw a map of a run's features.
 
@@ -193,10 +196,11 @@ def map(
         samples: How many samples it shows at most.
         classes: Classes to show; by default all.
         data_dir: Folder with the files of a named data set.
+        device: auto, cpu, cuda or cuda:N.
     """
     from imix.reports.maps import draw_map
 
-    print(f"open {draw_map(run, out, data, method, samples, classes or (), data_dir=data_dir)}")
+    print(f"open {draw_map(run, out, data, method, samples, classes or (), data_dir=data_dir, device=device)}")
 
 
 def data(
@@ -255,7 +259,8 @@ def reproduce(
         slurm: Write a script for Slurm instead, with a task for each training.
         out: Folder for runs, results and the page.
     """
-    from imix.paper.listing import listing, script
+    from imix.paper.cluster import script
+    from imix.paper.listing import listing
 
     chosen: dict[str, Any] = {"budget": budget, "switches": switches, "rows": row, "columns": column, "seeds": seeds}
     if list:

@@ -40,7 +40,7 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[Arm]:
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {str(out)!r} is a file; give a folder")
     started = time.monotonic()
-    arms = [replace(settings, epochs=epochs or settings.epochs) for settings in ARMS.values()]
+    arms = [replace(settings, epochs=epochs if epochs is not None else settings.epochs) for settings in ARMS.values()]
     print("digits, no augmentation: N-pair without and with i-Mix, a minute or two on two cores", flush=True)
     digits = load("digits")
     compared = []

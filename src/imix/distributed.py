@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from imix.batch import Batch, map_fields
+from imix.errors import InputError
 
 
 def world_size() -> int:
@@ -61,10 +62,14 @@ def largest(*values: float) -> list[float]:
     return found.tolist()
 
 
+@torch.no_grad()
 def mean_over_ranks(x: Tensor) -> Tensor:
     """Mean over ranks, without gradient."""
-    with torch.no_grad():
-        return sum_over_ranks(x) / world_size()
+    if world_size() == 1:
+        return x
+    total = x.contiguous().clone()
+    dist.all_reduce(total)
+    return total / world_size()
 
 
 def all_ranks(x: Tensor) -> Tensor:
@@ -75,13 +80,6 @@ def all_ranks(x: Tensor) -> Tensor:
     if world_size() == 1:
         return x
     return _Gather.apply(x)
-
-
-def sum_over_ranks(x: Tensor) -> Tensor:
-    """Sum over ranks, with gradient."""
-    if world_size() == 1:
-        return x
-    return _Sum.apply(x)
 
 
 def own_offset(n: int) -> int:
@@ -118,20 +116,6 @@ class _Gather(torch.autograd.Function):
         return grad[ctx.rows]
 
 
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        total = x.contiguous().clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        total = grad.contiguous().clone()
-        dist.all_reduce(total)
-        return total
-
-
 class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
     """Batch normalisation with the statistics of the global batch, on any device (torch's own needs a GPU)."""
 
@@ -139,8 +123,13 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
     def convert(cls, module: nn.Module) -> nn.Module:
         """Make every batch normalisation in `module` a synced one, in place; its parameters and buffers stay."""
         for part in module.modules():
-            if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            if type(part) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm):
                 part.__class__ = cls
+            elif isinstance(part, nn.modules.batchnorm._BatchNorm) and not isinstance(part, cls):
+                raise InputError(
+                    f"{type(part).__name__} is more than a batch normalisation and cannot be synced over ranks; "
+                    "give --no-sync-bn (sync_bn=False)"
+                )
         return module
 
     def _check_input_dim(self, input: Tensor) -> None:

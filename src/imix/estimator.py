@@ -24,7 +24,7 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     they are is found out, unless `columns` says it ({"zip": "categorical"}). Values may be missing in both.
 
     Parameters have the names, meanings and defaults of `imix.Settings`, but for `random_state` (there: seed), and
-    `epochs` and `batch_size`, which suit small tables. `y` is used by the methods supclr, supnpair and supervised only.
+    `epochs`, which suits small tables. `y` is used by the methods supclr, supnpair and supervised only.
 
     Attributes: `table_`, how columns become numbers; `encoder_`, a torch module from those to features; `history_`,
     records with the loss along the way.

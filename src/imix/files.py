@@ -1,9 +1,11 @@
 """Files that are either whole or not there, lines added to a file, and folders of one process alone. No torch here."""
 
 import fcntl
+import glob
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,14 +13,20 @@ from typing import Any
 
 from imix.errors import storing
 
+STALE = 60.0  # seconds in which a file that somebody writes gets something new
+
 
 def write_atomically(path: Path, write: Callable[[Path], None], need: int | None = None) -> None:
     """Let `write` make the file under another name, then put it in its place in one step.
 
-    What was there stays until then; `need` is how many bytes it will take, if that is known.
+    What was there stays until then; `need` is how many bytes it will take, if that is known. Many processes may write
+    the same file, each under a name of its own; what one that was killed left of it is removed.
     """
-    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished = path.with_name(f".{os.getpid()}.{path.name}.unfinished")
     with storing(path, need):
+        for left in path.parent.glob(f".*.{glob.escape(path.name)}.unfinished"):
+            if _is_left(left):
+                left.unlink(missing_ok=True)
         try:
             write(unfinished)
             with open(unfinished, "rb+") as file:
@@ -28,6 +36,17 @@ def write_atomically(path: Path, write: Callable[[Path], None], need: int | None
             with suppress(OSError):
                 unfinished.unlink(missing_ok=True)  # half a file on a full disk helps nobody
             raise
+
+
+def _is_left(unfinished: Path) -> bool:
+    """Whether nobody writes it any more: no such process here, and nothing new for a minute from elsewhere."""
+    try:
+        os.kill(int(unfinished.name.split(".")[1]), 0)
+    except ProcessLookupError:
+        return time.time() - unfinished.lstat().st_mtime > STALE
+    except (OSError, ValueError, OverflowError):
+        pass
+    return False
 
 
 @contextmanager

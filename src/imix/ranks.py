@@ -32,7 +32,10 @@ def start() -> bool:
         raise InputError(f"IMIX_RANK_TIMEOUT must be a number of seconds; got {given!r}") from error
     backend = "gloo"
     if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        local, here = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if local >= here:
+            raise InputError(f"torchrun started more ranks here than the {here} GPUs that torch sees; give as many")
+        torch.cuda.set_device(local)
         backend = "cpu:gloo,cuda:nccl"
     try:
         store, number, world = next(dist.rendezvous("env://", timeout=timeout))  # type: ignore[attr-defined]

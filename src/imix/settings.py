@@ -104,6 +104,10 @@ class Settings:
         _check(self)
         if isinstance(self.augment_columns, str):
             object.__setattr__(self, "augment_columns", (self.augment_columns,))
+        for name in ("encoder", "device"):
+            if not isinstance(getattr(self, name), str):
+                module = ", and a module is given to pretrain itself" if name == "encoder" else ""
+                raise InputError(f"{name} must be a name{module}; got {getattr(self, name)!r}")
         for name in ("alpha", "temperature", "epochs", "batch_size", "dim", "queue"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be above 0; got {getattr(self, name)}")
@@ -176,8 +180,13 @@ def _check(given: Any) -> None:
         value = getattr(given, name)
         if (allowed := _choices(kind)) and value not in allowed:
             raise InputError(f"unknown {name} {value!r}; choose from {', '.join(map(str, allowed))}")
-        listed = get_origin(kind) is tuple and isinstance(value, list)  # as JSON has it
-        object.__setattr__(given, name, tuple(value) if listed else _number(name, kind, value))
+        if get_origin(kind) is tuple and not isinstance(value, tuple | str):
+            if not isinstance(value, list):  # which is how JSON has it
+                raise InputError(f"{name} must be a list; got {value!r}")
+            value = tuple(value)
+        if kind in (bool, bool | None) and not isinstance(value, bool | None if kind == bool | None else bool):
+            raise InputError(f"{name} must be True or False; got {value!r}")
+        object.__setattr__(given, name, _number(name, kind, value))
 
 
 @functools.cache
@@ -201,7 +210,7 @@ def _number(name: str, kind: Any, value: Any) -> Any:
     kinds = () if get_origin(kind) is tuple else get_args(kind) or (kind,)
     if value is None or bool in kinds or not {int, float} & set(kinds):
         return value
-    if float in kinds and isinstance(value, Real):
+    if float in kinds and isinstance(value, Real) and value == value:  # not NaN
         return float(value)
     if int in kinds and isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)

@@ -66,6 +66,7 @@ def bench(
     settings: Settings = Settings(),
     reading: Reading = Reading(),
     *,
+    labels: Any = None,
     encoder: nn.Module | None = None,
     augment: Augment | None = None,
     duration: float = 5.0,
@@ -80,7 +81,7 @@ def bench(
     >>> found.whole > 0
     True
     """
-    loaded = _pictures() if data is None else load(data, None, reading)
+    loaded = _pictures() if data is None else load(data, labels, reading)
     made = make_all(loaded, settings, encoder, augment)
     learner, device = made.learner, made.device
     channels_last(learner.to(device)).train()

@@ -185,7 +185,7 @@ def test_every_error_of_a_disk_is_one_and_other_errors_stay_what_they_are(tmp_pa
 def test_a_checkpoint_on_dev_full_names_its_need(tmp_path):
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full")
-    (tmp_path / ".checkpoint.pt.unfinished").symlink_to("/dev/full")
+    (tmp_path / f".{os.getpid()}.checkpoint.pt.unfinished").symlink_to("/dev/full")
     with pytest.raises(StorageError, match=r"checkpoint.pt': No space left on device \(it needs 4.0 MB"):
         checkpoint.save(tmp_path / "checkpoint.pt", {"weights": torch.zeros(1_000_000)})
     assert not list(tmp_path.iterdir())

@@ -267,10 +267,10 @@ def test_twenty_runs_killed_at_random_moments_from_outside(tmp_path, run):
 
 
 def _wait_and_kill(process, folder, while_writing, more):
-    had, unfinished = lines_in(folder), folder / ".checkpoint.pt.unfinished"
+    had = lines_in(folder)
     wait_until(lambda: lines_in(folder) > had or process.poll() is not None, 120)
     if while_writing:
-        wait_until(lambda: unfinished.exists() or process.poll() is not None, 60, every=0)
+        wait_until(lambda: any(folder.glob(".*.checkpoint.pt.unfinished")) or process.poll() is not None, 60, every=0)
     else:
         time.sleep(more)
     children = _children(process.pid)

@@ -88,7 +88,7 @@ def test_a_loss_that_is_not_finite_is_told_with_its_step_batch_and_samples():
             self.layer, self.calls = nn.Linear(6, 4), 0
 
         def forward(self, x):
-            self.calls += 1
+            self.calls += self.training
             return self.layer(x) * (float("inf") if self.calls == 6 else 1)
 
     x, _ = table()

@@ -57,12 +57,17 @@ def load(
 ) -> Data:
     """Any data as `Data`: a name, a path, a frame, arrays or tensors (with `labels` (N,) if there are any), a `Source`.
 
-    `table` is how the columns of a table became numbers before, for rows that are to be treated the same way.
+    `table` is how the columns of a table became numbers before, for rows that are to be treated the same way. What is
+    `Data` already is as it was read.
 
     >>> load("digits").train.shape
     (1, 8, 8)
     """
+    if labels is not None and isinstance(data, Data | Source):
+        raise InputError(f"labels belong to arrays and frames; {type(data).__name__} brings its own if it has any")
     if isinstance(data, Data):
+        if reading not in (Reading(), data.reading):
+            raise InputError(f"how to read belongs to data that is to be read, and {data.name} is; load it anew")
         return data
     if isinstance(data, str | Path):
         if labels is not None:

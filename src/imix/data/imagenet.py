@@ -36,6 +36,7 @@ def imagenet100(reading: Reading) -> Data:
 def _imagenet(name: str, reading: Reading, wanted: Sequence[str] | None) -> Data:
     train, val = _imagenet_folders(name, reading)
     placed = replace(reading, test=str(val), image_size=reading.image_size or SIDE)
+    reading = replace(reading, image_size=placed.image_size)  # images that come later are brought to the same
     return replace(read_pictures(train, placed, wanted), name=name, reading=reading)
 
 

@@ -27,13 +27,15 @@ SIZES = (32, 64, 128, 224)  # sides that images of different sizes are brought t
 class Pictures(Source):
     """Images in files, decoded when they are needed, a few batches ahead.
 
-    An image that cannot be decoded is refused by name; with `forgiving`, as in training, it is said, and stands as the
-    image before it, so that batches keep their size, until there are more than a few.
+    An image that cannot be decoded is refused by name; with `forgiving`, as in training, it is said, and stands as a
+    black one, so that batches keep their size, until there are more than a few.
     """
 
-    def __init__(self, paths: Sequence[Path], labels: Tensor | None, size: int, device: torch.device) -> None:
+    def __init__(
+        self, paths: Sequence[Path], labels: Tensor | None, size: int, device: torch.device, forgiving: bool = False
+    ) -> None:
         self.paths, self.labels, self.size, self.device = list(paths), labels, size, device
-        self.forgiving = False
+        self.forgiving = forgiving
         self.broken: set[Path] = set()
 
     def __len__(self) -> int:
@@ -49,16 +51,13 @@ class Pictures(Source):
         asked, decoded_for = tee(row.cpu() for row in rows)
         paths = (self.paths[i] for row in decoded_for for i in row.tolist())
         images = decoded(paths, lambda path: decode(path, self.size))
-        last = np.zeros(self.shape, np.uint8)
         for row in asked:
             batch = np.empty((len(row), *self.shape), np.uint8)
             for at in range(len(row)):
                 path, image = next(images)
                 if isinstance(image, Exception):
                     self._bear(path, image)
-                else:
-                    last = image
-                batch[at] = last
+                batch[at] = 0 if isinstance(image, Exception) else image
             labels = None if self.labels is None else self.labels[row].to(self.device)
             images_of_batch = torch.from_numpy(batch)
             if self.device.type == "cuda":  # from pinned memory the copy goes on beside the work
@@ -75,12 +74,16 @@ class Pictures(Source):
 
     def to(self, device: torch.device) -> "Pictures":
         """The same files, with batches on that device."""
-        return Pictures(self.paths, self.labels, self.size, device)
+        return Pictures(self.paths, self.labels, self.size, device, self.forgiving)
+
+    def for_training(self) -> "Pictures":
+        """The same files, of which a few may be broken."""
+        return Pictures(self.paths, self.labels, self.size, self.device, forgiving=True)
 
     def take(self, rows: Tensor) -> "Pictures":
         """The source of those rows alone."""
         labels = None if self.labels is None else self.labels[rows]
-        return Pictures([self.paths[i] for i in rows.tolist()], labels, self.size, self.device)
+        return Pictures([self.paths[i] for i in rows.tolist()], labels, self.size, self.device, self.forgiving)
 
 
 def read_pictures(folder: Path, reading: Reading, wanted: Sequence[str] | None = None) -> Data:

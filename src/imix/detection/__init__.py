@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from imix import distributed, ranks
 from imix.detection.finetune import Detection, finetune
@@ -22,6 +23,7 @@ __all__ = [
     "average_precision",
     "detect",
     "finetune",
+    "measured",
     "read_voc",
 ]
 
@@ -38,6 +40,18 @@ def detect(
     The run's own encoder stays as it is. A fine-tuning that was stopped goes on from detection.pt in the run folder.
     The result is added to the run folder's evaluations.jsonl. Started by torchrun, ranks share every batch.
     """
+    record = measured(run, data_dir, protocol, device, progress)
+    return Precision(ap=record["value"], **record["details"])
+
+
+def measured(
+    run: "Run | str | Path",
+    data_dir: str | Path,
+    protocol: Detection = Detection(),
+    device: str = "auto",
+    progress: bool = True,
+) -> dict[str, Any]:
+    """As `detect`, but gives the record that evaluations.jsonl has of it: with the constants, as a `Result` is made."""
     from torchvision.models import ResNet
 
     run = run if isinstance(run, Run) else Run.load(run)
@@ -51,13 +65,13 @@ def detect(
         where = pick_device(device)
         bf16 = uses_bf16(run.settings, where)
         with ranks.naming_lost_ranks():
-            result = finetune(run.encoder, train, test, protocol, where, run.path, bf16, progress)
+            details = asdict(finetune(run.encoder, train, test, protocol, where, run.path, bf16, progress))
+        constants = asdict(protocol) | {"train": len(train), "test": len(test), "bf16": bf16}
+        record = {"protocol": "detection", "data": str(data_dir), "value": details.pop("ap")}
+        record |= {"constants": constants, "details": details}
         if run.path is not None and distributed.rank() == 0:
-            details = asdict(result)
-            constants = asdict(protocol) | {"train": len(train), "test": len(test), "bf16": bf16}
-            record = {"protocol": "detection", "data": str(data_dir), "value": details.pop("ap")}
-            append_line(run.path / "evaluations.jsonl", record | {"constants": constants, "details": details})
+            append_line(run.path / "evaluations.jsonl", record)
     finally:
         if joined:
             ranks.stop()
-    return result
+    return record

@@ -100,6 +100,7 @@ def finetune(
                 tell(done, f"loss {loss:.4f}  rate {rate_at(protocol, step):.5f}")
                 if (tuning.world == 1 or done % AGREE_EVERY == 0) and distributed.any_rank(stop_asked()):
                     tuning.save(path, done, made_of)
+                    distributed.wait()  # none leaves before the checkpoint is written
                     raise Interrupted(f"stopped at step {done} of {protocol.iterations}; it can be resumed from there")
                 if done == protocol.iterations or time.monotonic() - saved > 60 * protocol.checkpoint_minutes:
                     tuning.save(path, done, made_of)

@@ -67,14 +67,16 @@ def _from_timm(name: str, shape: Sequence[int]) -> nn.Module:
     except ImportError as error:
         raise InputError(f"encoder 'timm:{name}' needs the extra: pip install 'imix-ssl[timm]'") from error
     try:
-        return timm.create_model(name, pretrained=False, num_classes=0, in_chans=shape[0])
+        model = timm.create_model(name, pretrained=False, num_classes=0, in_chans=shape[0])
+        model.width = getattr(model, "head_hidden_size", None) or model.num_features
+        return model
     except (RuntimeError, TypeError) as error:
         raise InputError(f"timm cannot make {name!r}: {first_line(error)}") from error
 
 
 def width_of(encoder: nn.Module) -> int | None:
     """How many features an encoder gives, where the module says so itself; None where it does not."""
-    for name in ("width", "num_features", "out_features"):
+    for name in ("width", "head_hidden_size", "num_features", "out_features"):  # timm's two in the order of their truth
         if isinstance(width := getattr(encoder, name, None), int):
             return width
     if isinstance(encoder, nn.Sequential) and len(encoder):

@@ -13,9 +13,9 @@ from imix.data import Data, Tensors
 from imix.data.standardise import Standardise
 from imix.encoders.resnet import SMALL_SIDE
 from imix.errors import InputError
-from imix.evaluation.features import Encoded, frozen
+from imix.evaluation.features import Encoded
 from imix.evaluation.fed import fed
-from imix.evaluation.held_out import with_test
+from imix.evaluation.held_out import classes_of, with_test
 from imix.evaluation.knn import KNN, knn
 from imix.evaluation.linear import Linear, linear
 from imix.evaluation.pinv import PInv, pinv
@@ -28,6 +28,7 @@ __all__ = ["KNN", "Linear", "PInv", "Result", "embed", "evaluate"]
 
 PROTOCOLS = ("linear", "knn", "pinv", "fed", "detection")
 DISTANCES = ("fed",)
+CONSTANTS = {"linear": Linear, "knn": KNN, "pinv": PInv, "fed": None}
 UNTOLD = ("by_lr", "confusion", "per_class")  # details that are too long for a line
 
 
@@ -81,20 +82,21 @@ def evaluate(
     "linear" is the paper's linear evaluation, "knn" the cosine nearest neighbours' vote, "pinv" the pseudoinverse, all
     of labelled data; "fed" is the Fréchet distance between the features of training and test samples; "detection"
     fine-tunes a detector of objects (data="voc", `data_dir` a folder in VOC's format; see `imix.detection`).
-    Data is read as the run's was, but for what is given: `labels` of an array, `label`, the column of a table that has
-    them, `columns` that the run has not seen and that are to be left out ({"id": "drop"}), `test`, a file with the test
-    samples, `data_dir`, the folder of a named data set's files. Data without a test part has a fifth held out, and rows
-    without a label do not count. With `augment`, the linear classifier sees a new view of each training image in every
-    epoch, as the paper's did: shifted by up to 4 pixels and mirrored, or cropped where images are larger than 64. With
-    `standardise`, other data than the run's is brought to mean 0 and deviation 1 by its own training samples.
-    `constants` are a `Linear`, `KNN`, `PInv` or `Detection` other than the default. The result is added to the run
-    folder's evaluations.jsonl.
+    Data is read as the run's was, but whole where the run saw a fraction, and but for what is given: `labels` of an
+    array, `label`, the column of a table that has them, `columns` that the run has not seen and that are to be left out
+    ({"id": "drop"}), `test`, a file with the test samples, `data_dir`, the folder of a named data set's files. Data
+    without a test part has a fifth held out, and rows without a label do not count. With `augment`, the linear
+    classifier sees a new view of each training image in every epoch, as the paper's did: shifted by up to 4 pixels and
+    mirrored, or cropped where images are larger than 64. With `standardise`, other data than the run's is brought to
+    mean 0 and deviation 1 by its own training samples. `constants` are a `Linear`, `KNN`, `PInv` or `Detection` other
+    than the default. The result is added to the run folder's evaluations.jsonl.
     """
     if protocol not in PROTOCOLS:
         raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")
     run = run if isinstance(run, Run) else Run.load(run)
     if protocol == "detection":
         return _detection(run, data, data_dir, device, constants, seed)
+    _check_constants(protocol, constants, CONSTANTS[protocol])
     data = run.config["data"]["name"] if data is None else data
     dataset, split = with_test(
         load_for(run, data, labels, label=label, columns=columns, test=test, data_dir=data_dir),
@@ -103,25 +105,28 @@ def evaluate(
     )
     where = pick_device(device)
     encoder = (_restandardised(run.encoder, dataset) if standardise else run.encoder).to(where)
-    classes = dataset.train.classes
-    with frozen(encoder):
-        assert dataset.test is not None
-        bf16 = augment and uses_bf16(run.settings, where)  # a hundred passes; one pass can be exact
-        train = Encoded(encoder, dataset.train, where, _views(dataset, protocol) if augment else None, bf16)
-        held_out = Encoded(encoder, dataset.test, where, bf16=bf16)
-        if protocol == "linear":
-            used = constants or Linear(seed=seed)
-            details = asdict(linear(train, held_out, classes, used))
-            told = asdict(used) | split | ({"views": str(train.views)} if augment else {})
-            result = Result(protocol, dataset.name, details.pop("accuracy"), told, details)
-        elif protocol == "knn":
-            used = constants or KNN()
-            result = Result(protocol, dataset.name, knn(train, held_out, classes, used), asdict(used) | split)
-        elif protocol == "fed":
-            result = Result(protocol, dataset.name, fed(train, held_out), split)
-        else:
-            used = constants or PInv()
-            result = Result(protocol, dataset.name, pinv(train, held_out, classes, used), asdict(used) | split)
+    assert dataset.test is not None
+    bf16 = augment and uses_bf16(run.settings, where)  # a hundred passes; one pass can be exact
+    train = Encoded(encoder, dataset.train, where, _views(dataset, protocol) if augment else None, bf16)
+    held_out = Encoded(encoder, dataset.test, where, bf16=bf16)
+    classes, details = classes_of(dataset), {}
+    told = split | ({"views": str(train.views)} if augment else {}) | ({"standardised": True} if standardise else {})
+    if protocol == "linear":
+        used = constants or Linear(seed=seed)
+        details = asdict(linear(train, held_out, classes, used))
+        value = details.pop("accuracy")
+        if told.get("seed", used.seed) != used.seed:  # what was held out was not drawn by the classifier's
+            told["split_seed"] = told.pop("seed")
+        told = asdict(used) | told
+    elif protocol == "knn":
+        used = constants or KNN()
+        value, told = knn(train, held_out, classes, used), asdict(used) | told
+    elif protocol == "fed":
+        value = fed(train, held_out)
+    else:
+        used = constants or PInv()
+        value, told = pinv(train, held_out, classes, used), asdict(used) | told
+    result = Result(protocol, dataset.name, value, told, details)
     if run.path is not None:
         append_line(run.path / "evaluations.jsonl", asdict(result))
     return result
@@ -129,15 +134,21 @@ def evaluate(
 
 def _detection(run: Run, data: Any, folder: str | None, device: str, constants: Any, seed: int) -> Result:
     """Average precision of a detector that begins with the run's encoder."""
-    from imix.detection import Detection, detect
+    from imix.detection import Detection, measured
 
     if data not in (None, "voc") or folder is None:
         raise InputError(
             "detection needs data='voc' and data_dir=FOLDER, with VOC2007 or images of your own in its format"
         )
-    protocol = constants or Detection(seed=seed)
-    details = asdict(detect(run, folder, protocol, device))
-    return Result("detection", "voc", details.pop("ap"), asdict(protocol), details)
+    _check_constants("detection", constants, Detection)
+    return Result(**measured(run, folder, constants or Detection(seed=seed), device))
+
+
+def _check_constants(protocol: str, constants: Any, kind: type | None) -> None:
+    """Refuse the constants of another protocol."""
+    if constants is not None and (kind is None or not isinstance(constants, kind)):
+        takes = f"{kind.__name__}(...) as its" if kind is not None else "no"
+        raise InputError(f"{protocol} takes {takes} constants; got {constants!r}")
 
 
 def _restandardised(encoder: nn.Sequential, data: Data) -> nn.Sequential:

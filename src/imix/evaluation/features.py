@@ -1,8 +1,7 @@
-"""Features of a frozen encoder, made in pieces, with proof that the encoder was not touched."""
+"""Features of a frozen encoder, made in pieces."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +14,7 @@ from imix.methods import evaluating
 from imix.progress import Told
 
 CHUNK = 1024  # samples encoded at a time
+MOST_VOTES = 1 << 26  # numbers that are held at a time, for samples and classes
 
 
 class Encoded:
@@ -64,9 +64,10 @@ class Encoded:
         return self.source.labels.to(self.device)
 
 
-def in_parts(encoded: Encoded, most: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Features and labels of so many samples at most."""
-    for features, labels in encoded:
+def in_parts(pieces: Iterable[tuple[Tensor, Tensor | None]], votes: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Features and labels of so few samples at a time that there is room for that many `votes` on each."""
+    most = max(1, MOST_VOTES // votes)
+    for features, labels in pieces:
         assert labels is not None
         yield from zip(features.split(most), labels.split(most), strict=True)
 
@@ -82,23 +83,3 @@ def check_room(need: int, device: torch.device, classes: int, what: str) -> None
             f"{what} of {classes:,} classes would take {need / 1e9:,.0f} GB of memory, and there are "
             f"{there / 1e9:,.0f}; knn takes little"
         )
-
-
-@contextmanager
-def frozen(encoder: nn.Module) -> Iterator[None]:
-    """Assert that no weight, buffer, mode or gradient setting of the encoder is changed inside."""
-
-    def state() -> tuple[dict[str, Tensor], list[bool], list[bool]]:
-        copies = {name: value.clone() for name, value in encoder.state_dict().items()}
-        return (
-            copies,
-            [part.training for part in encoder.modules()],
-            [p.requires_grad for p in encoder.parameters()],
-        )
-
-    before, *modes_before = state()
-    yield
-    after, *modes_after = state()
-    changed = [name for name in before if not torch.equal(before[name], after[name])]
-    if changed or modes_before != modes_after:
-        raise AssertionError(f"evaluation changed the encoder: {changed or 'its mode'}")

@@ -23,7 +23,13 @@ def with_test(data: Data, seed: int, labelled: bool = True) -> tuple[Data, dict[
     order = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))
     cut = len(order) // 5
     train, test = data.train.take(order[cut:]), data.train.take(order[:cut])
-    return replace(data, train=train, test=test), {"train": len(train), "test": f"{cut} held out of train"}
+    told = {"train": len(train), "test": f"{cut} held out of train", "seed": seed}
+    return replace(data, train=train, test=test), told
+
+
+def classes_of(data: Data) -> int:
+    """Number of classes of training and test samples together: one that is rare may be in the test part alone."""
+    return max(part.classes for part in (data.train, data.test) if part is not None)
 
 
 def _labelled(part: str, source: Source, name: str) -> Source:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
+from imix.errors import InputError
 from imix.evaluation.features import Encoded, in_parts
-
-MOST_VOTES = 1 << 26  # numbers that are held at a time, for samples and classes
 
 
 @dataclass(frozen=True)
@@ -17,13 +16,19 @@ class KNN:
     k: int = 20
     temperature: float = 0.07
 
+    def __post_init__(self) -> None:
+        if not (isinstance(self.k, int) and self.k > 0):
+            raise InputError(f"k must be an int above 0; got {self.k!r}")
+        if not self.temperature > 0:
+            raise InputError(f"temperature must be above 0; got {self.temperature!r}")
+
 
 def knn(train: Encoded, test: Encoded, classes: int, protocol: KNN = KNN()) -> float:
     """Accuracy of the vote of each test sample's nearest training samples (of all of them where k is more)."""
     bank, labels = F.normalize(train.features().float(), dim=1), train.labels()
     k = min(protocol.k, len(bank))
     right = 0
-    for features, truth in in_parts(test, max(1, MOST_VOTES // classes)):
+    for features, truth in in_parts(test, classes):
         nearest = (F.normalize(features.float(), dim=1) @ bank.T).topk(k, dim=1)
         weight = ((nearest.values - 1) / protocol.temperature).exp()
         votes = torch.zeros(len(features), classes, device=bank.device)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from imix.evaluation.features import Encoded, check_room
+from imix.errors import InputError
+from imix.evaluation.features import Encoded, check_room, in_parts
 from imix.progress import Told
 from imix.train.randomness import own_randomness, seed_all
 
@@ -26,6 +27,20 @@ class Linear:
     momentum: float = 0.9
     held_out: float = 0.1
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.rates or not all(rate > 0 for rate in self.rates):
+            raise InputError(f"rates must be one or more numbers above 0; got {self.rates!r}")
+        for name in ("epochs", "batch_size"):
+            value = getattr(self, name)
+            if not (isinstance(value, int) and value > 0):
+                raise InputError(f"{name} must be an int above 0; got {value!r}")
+        if not self.decay > 0:
+            raise InputError(f"decay must be above 0; got {self.decay!r}")
+        if not 0 <= self.momentum < 1:
+            raise InputError(f"momentum must be at least 0 and less than 1; got {self.momentum!r}")
+        if not 0 < self.held_out < 1:
+            raise InputError(f"held_out must be above 0 and less than 1; got {self.held_out!r}")
 
 
 @dataclass(frozen=True)
@@ -134,8 +149,7 @@ class Classifiers:
         right, n = torch.zeros(len(self.bias), device=self.bias.device, dtype=torch.float64), 0
         kept = self.classes if self.classes <= MOST_CLASSES else 0
         confusion = torch.zeros(kept**2, device=self.bias.device, dtype=torch.long)
-        for features, labels in chunks:
-            assert labels is not None
+        for features, labels in in_parts(chunks, self.bias.numel()):
             logits = self.logits(features.float())
             taken_for = logits.argmax(2)
             right += ((taken_for == labels[:, None]) & logits.isfinite().all(2)).sum(0)
@@ -146,12 +160,12 @@ class Classifiers:
 
 
 def _split(labels: Tensor, protocol: Linear) -> tuple[Tensor, Tensor]:
-    """Rows to train on and rows held out: a share of each class, at random."""
+    """Rows to train on and rows held out: a share of each class, at random, spread evenly over the rows by class."""
     generator = torch.Generator().manual_seed(protocol.seed)
     order = torch.randperm(len(labels), generator=generator).to(labels.device)
     by_class = order[labels[order].argsort(stable=True)]
-    every = round(1 / protocol.held_out)
+    passed = (torch.arange(len(labels) + 1, device=labels.device, dtype=torch.float64) * protocol.held_out).floor()
     held_out = torch.zeros(len(labels), dtype=torch.bool, device=labels.device)
-    held_out[by_class[every - 1 :: every]] = True
+    held_out[by_class[passed.diff() > 0]] = True
     held_out[order[0]] |= not held_out.any()
     return (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]

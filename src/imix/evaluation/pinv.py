@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
+from imix.errors import InputError
 from imix.evaluation.features import Encoded, check_room, in_parts
-from imix.evaluation.knn import MOST_VOTES
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,10 @@ class PInv:
     """Directions of the features with less than `cutoff` of the largest singular value squared are left out."""
 
     cutoff: float = 1e-10
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.cutoff < 1:
+            raise InputError(f"cutoff must be at least 0 and less than 1; got {self.cutoff!r}")
 
 
 def pinv(train: Encoded, test: Encoded, classes: int, protocol: PInv = PInv()) -> float:
@@ -28,6 +32,6 @@ def pinv(train: Encoded, test: Encoded, classes: int, protocol: PInv = PInv()) -
         moment.index_add_(1, labels, x.T)
     weight = torch.linalg.pinv(gram, rtol=protocol.cutoff, hermitian=True) @ moment
     right = 0
-    for features, labels in in_parts(test, max(1, MOST_VOTES // classes)):
+    for features, labels in in_parts(test, classes):
         right += int(((features.double() @ weight).argmax(1) == labels).sum())
     return right / len(test)

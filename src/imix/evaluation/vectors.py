@@ -11,7 +11,7 @@ import torch
 
 from imix.data import GIVEN, Data, load
 from imix.errors import InputError
-from imix.evaluation.features import Encoded, frozen
+from imix.evaluation.features import Encoded
 from imix.files import write_atomically
 from imix.run import Run
 from imix.train.device import pick_device
@@ -43,14 +43,11 @@ def embed(
         if not out.parent.is_dir():
             raise InputError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
     run = run if isinstance(run, Run) else Run.load(run)
-    dataset = load_for(run, data, columns=columns, data_dir=data_dir, fraction=1.0)
+    dataset = load_for(run, data, columns=columns, data_dir=data_dir)
     where = pick_device(device)
     encoder = run.encoder.to(where)
     sources = {"train": dataset.train} | ({"test": dataset.test} if dataset.test is not None else {})
-    with frozen(encoder):
-        features = {
-            split: Encoded(encoder, source, where).features().cpu().numpy() for split, source in sources.items()
-        }
+    features = {split: Encoded(encoder, source, where).features().cpu().numpy() for split, source in sources.items()}
     vectors = np.concatenate(list(features.values()))
     if out is None:
         return vectors
@@ -90,15 +87,22 @@ def _printable(name: str) -> str:
     return os.fsencode(name).decode(errors="backslashreplace")
 
 
+def _is_called(data: str | Path, name: str) -> bool:
+    """Whether data, by its name or any spelling of its path, is what a run calls so."""
+    return str(data) == name or os.path.realpath(data) == os.path.realpath(name)
+
+
 def load_for(run: Run, data: Any, labels: Any = None, **given: Any) -> Data:
-    """Data read as the run's was, but for what is given, and refused if the run's encoder cannot take it."""
+    """Data read as the run's was, whole, and but for what is given; refused if the run's encoder cannot take it."""
     if isinstance(data, str) and data == run.config["data"]["name"] == GIVEN:
         raise InputError(
             "the run was trained on arrays or a frame, which it does not keep; give data=... (and labels=...)"
         )
-    reading = run.reading
-    if not isinstance(data, str | Path) or run.config["data"]["name"] not in (str(data), str(Path(data).absolute())):
-        reading = replace(reading, test=None, data_dir=None, fraction=1.0)  # of no meaning for other data
+    reading = replace(run.reading, fraction=1.0)
+    if isinstance(data, Data):
+        reading = data.reading  # it was read before
+    elif not isinstance(data, str | Path) or not _is_called(data, run.config["data"]["name"]):
+        reading = replace(reading, test=None, data_dir=None)  # of no meaning for other data
     if labels is not None:
         reading = replace(reading, label=None)  # what is given goes before what is remembered
     reading = replace(reading, **{name: value for name, value in given.items() if value is not None})

@@ -51,8 +51,10 @@ class MoCo(Momentum):
         found = []
         for q, own, mix in self.pairs(view_1, view_2):
             keys = all_ranks(own)
-            if self.training:
+            if self.training and torch.is_grad_enabled():
                 self.waiting.append(keys)
+                while sum(map(len, self.waiting[1:])) >= len(self.queue):  # nobody calls `update()`
+                    del self.waiting[0]
             offset = own_offset(len(own))
             found.append(losses.moco(q, keys, self.queue, mix, temperature=self.temperature, offset=offset))
         return torch.stack(found).mean()

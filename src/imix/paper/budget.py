@@ -8,12 +8,14 @@ from typing import Any, Literal, NamedTuple
 
 from imix.errors import InputError
 from imix.paper.experiment import Cell, Experiment, Measurement, Training, changed
-from imix.paper.experiments import EXPERIMENTS
+from imix.paper.figures import FIGURES
 from imix.paper.recipes import IMAGES, STANDARDISED_BY_ALL
 from imix.paper.results import of_cell, read
 from imix.paper.switches import Switches
+from imix.paper.tables import TABLES
 
 Budget = Literal["paper", "short", "smoke"]
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (*TABLES, *FIGURES)}
 
 # Every cell on stand-in data, in seconds on a CPU: what the method and the data set ask for, on a small encoder.
 SMOKE: dict[str, Any] = {
@@ -122,7 +124,7 @@ def wanted(
     columns: Sequence[str] = (),
     seeds: int | None = None,
 ) -> list[Wanted]:
-    """What is asked for. The paper's budget has its number of seeds, shorter ones have one, unless `seeds` says it."""
+    """What is asked for; the number of seeds is the budget's unless given."""
     if seeds is not None and seeds < 1:
         raise InputError(f"seeds must be at least 1; got {seeds}")
     found = []
@@ -132,11 +134,15 @@ def wanted(
             known = cells_of(experiment, budget)
             labels, heads = ([*dict.fromkeys(kind)] for kind in zip(*((c.label, c.column) for c in known), strict=True))
             raise InputError(f"{experiment.name} has no such row and column; rows: {labels}; columns: {heads}")
-        many = seeds or (experiment.seeds if budget == "paper" else 1)
-        found += [Wanted(experiment, cells, many)] if cells else []
+        found += [Wanted(experiment, cells, seeds or seeds_of(experiment, budget))] if cells else []
     if not found:
         raise InputError(f"nothing in the paper has such a row and column: {[*rows, *columns]}")
     return found
+
+
+def seeds_of(experiment: Experiment, budget: Budget) -> int:
+    """The paper's number at its budget, and one at shorter ones."""
+    return experiment.seeds if budget == "paper" else 1
 
 
 def all_jobs(asked: Sequence[Wanted]) -> list[Job]:

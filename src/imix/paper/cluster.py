@@ -1,9 +1,12 @@
 """A script for Slurm: each training of an experiment is a task of an array, on a GPU of its own."""
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from imix.errors import InputError
 from imix.files import write_text
+from imix.paper.budget import all_jobs, hours, wanted
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=imix-{name}
@@ -24,10 +27,15 @@ exit "$code"
 """
 
 
+def script(names: Sequence[str], given: Sequence[str], out: Path, **chosen: Any) -> Path:
+    """A script for Slurm that runs the command that was given, one training a task."""
+    jobs = all_jobs(wanted(names, **chosen))
+    command = shlex.join(["imix", "reproduce", *(word for word in given if word != "--slurm")])
+    return write_slurm(out, "-".join(names), len(jobs), max(map(hours, jobs)), command)
+
+
 def write_slurm(out: Path, name: str, tasks: int, hours: float, command: str) -> Path:
     """OUT/NAME.sbatch for so many tasks, the longest of which takes that many hours on an H200."""
-    if not tasks:
-        raise InputError("there is nothing left to run, so there is no script to write")
     logs = out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     time = f"{max(1, min(48, round(2 * hours + 0.5)))}:00:00"

@@ -2,7 +2,7 @@
 
 from imix.paper.experiment import Cell, Experiment, changed
 from imix.paper.recipes import COLUMNS, ROWS, SHORT, number, shortened, training
-from imix.paper.tables import SHORT_CIFAR, SHORT_IMAGENET, transferred
+from imix.paper.tables import TOLD_CIFAR, TOLD_IMAGENET, transferred
 
 PLAIN, MIXED = COLUMNS["moco"], f"{COLUMNS['moco']} + i-Mix"
 DEPTHS, LENGTHS = (18, 50, 101, 152), (200, 500, 1000, 2000)
@@ -61,7 +61,7 @@ FIGURE3 = Experiment(
     "Size of the data",
     _figure3,
     tuple(changed(cell, SHORT["imagenet"], {"image_size": 64}) for cell in _figure3 if cell.x in (1, 10)),
-    SHORT_IMAGENET.replace("a tenth", "a hundredth and a tenth"),
+    TOLD_IMAGENET.replace("a tenth", "a hundredth and a tenth"),
     axis="per cent of ImageNet",
     note="The paper names 1% to 100%; the steps between are our choice.",
 )
@@ -71,5 +71,5 @@ _figureC1 = tuple(
     for on in ("cifar10", "cifar100")
     for column, mix in (("N-pair", "none"), ("N-pair + i-Mix", "mixup"))
 )
-FIGUREC1 = Experiment("figureC1", "Maps of features (t-SNE)", _figureC1, shortened(_figureC1), SHORT_CIFAR)
+FIGUREC1 = Experiment("figureC1", "Maps of features (t-SNE)", _figureC1, shortened(_figureC1), TOLD_CIFAR)
 FIGURES = (FIGURE2, FIGURE3, FIGUREC1)

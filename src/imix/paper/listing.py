@@ -1,12 +1,10 @@
-"""`imix reproduce --list`: what there is, what it costs, what is done; and `--slurm`."""
+"""`imix reproduce --list`: what there is, what it costs, what is done."""
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from imix.paper.budget import Budget, Wanted, all_jobs, hours, remaining, wanted
-from imix.paper.cluster import write_slurm
 
 
 def listing(names: Sequence[str], out: Path, *, budget: Budget, **chosen: Any) -> str:
@@ -27,10 +25,3 @@ def listing(names: Sequence[str], out: Path, *, budget: Budget, **chosen: Any) -
     if len(everything) > 1:
         add("together", "", everything, "trainings that several share run once")
     return "\n".join(lines)
-
-
-def script(names: Sequence[str], given: Sequence[str], out: Path, **chosen: Any) -> Path:
-    """A script for Slurm that runs the command that was given, one training a task."""
-    jobs = all_jobs(wanted(names, **chosen))
-    command = shlex.join(["imix", "reproduce", *(word for word in given if word != "--slurm")])
-    return write_slurm(out, "-".join(names), len(jobs), max(map(hours, jobs)), command)

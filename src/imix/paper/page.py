@@ -1,22 +1,18 @@
-"""Paper and ours side by side: paper.html for all that was asked for, and Markdown for a single table or figure."""
+"""Paper and ours side by side: paper.html for all that is known, and Markdown for a single table or figure."""
 
 import html
-import math
-import statistics
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
-from imix.files import write_text
-from imix.paper.budget import Budget, Wanted
+from imix.files import locked, write_text
+from imix.paper.budget import EXPERIMENTS, Budget, Wanted, cells_of, seeds_of
 from imix.paper.experiment import Cell, Experiment
-from imix.paper.results import Found, of_cell, read
+from imix.paper.lines import picture
+from imix.paper.results import Found, of_cell, ours, read
 from imix.paper.switches import Switches
 
-WIDTH, HEIGHT, MARGIN = 480, 340, 52  # of a panel of lines
-COLOURS = ("#d1495b", "#00798c", "#edae49", "#5e4fa2")
-Lines = dict[tuple[str, str], list[tuple[float, float]]]  # by row and column
 CHOSEN = {
     "test": "The linear classifier's rate is chosen on the test samples, as the authors did; in brackets on held-out "
     "training samples.",
@@ -25,29 +21,36 @@ CHOSEN = {
 }
 
 
-class Ours(NamedTuple):
-    """What was found of a cell over seeds, and the other reading of it."""
-
-    mean: float
-    spread: float | None
-    other: float
-
-    def __str__(self) -> str:
-        spread = "" if self.spread is None else f" ± {self.spread:.1f}"
-        other = "" if f"{self.other:.1f}" == f"{self.mean:.1f}" else f" ({self.other:.1f})"
-        return f"{self.mean:.1f}{spread}{other}"
+def write_pages(out: Path, asked: Sequence[Wanted], budget: Budget, switches: Switches) -> Path:
+    """Write the Markdown of what was asked for and paper.html, with what earlier commands found beside it."""
+    names = [each.experiment.name for each in asked]
+    with locked(out):  # commands that end together, such as shares of one, do not mix their pages
+        shown = with_known(out, asked, budget, switches)
+        for each, at in shown:
+            if each.experiment.name in names:
+                write_markdown(out, each, at, switches)
+        return write_page(out, shown, switches)
 
 
-def ours(cell: Cell, lines: Sequence[Found], seeds: int, switches: Switches) -> Ours | None:
-    """Mean and standard deviation of what was found; None where nothing was."""
-    found = [line for line in of_cell(lines, cell, seeds) if line.value is not None]
-    if not found:
-        return None
-    chosen = [line.value or 0.0 for line in found]
-    papers = [line.paper_way or 0.0 for line in found]
-    first, other = (papers, chosen) if switches.choose_on == "test" else (chosen, papers)
-    spread = statistics.stdev(first) if len(first) > 1 else None
-    return Ours(statistics.mean(first), spread, statistics.mean(other))
+def with_known(out: Path, asked: Sequence[Wanted], budget: Budget, switches: Switches) -> list[tuple[Wanted, Budget]]:
+    """What was asked for, then what else is in the files of `out`.
+
+    An experiment that was not asked for is shown at this budget, or at another if nothing is known at this one.
+    """
+    by_name = {each.experiment.name: each for each in asked}
+    found = []
+    for name in dict.fromkeys((*by_name, *EXPERIMENTS)):
+        experiment, lines = EXPERIMENTS[name], read(out / f"{name}.csv")
+        for at in [budget] if name in by_name else dict.fromkeys((budget, *get_args(Budget))):
+            same = [line for line in lines if line.budget == at]
+            _, cells, seeds = by_name.get(name) or Wanted(experiment, [], seeds_of(experiment, at))
+            seeds = max([seeds, *(line.seed + 1 for line in same)])
+            every = cells_of(experiment, at, switches)
+            known = [cell for cell in every if cell in cells or of_cell(same, cell, seeds)]
+            if known:
+                found.append((Wanted(experiment, known, seeds), at))
+                break
+    return found
 
 
 class Shown(NamedTuple):
@@ -136,10 +139,10 @@ def _map(cell: Cell) -> Path:
     return Path(f"{cell.training.name(0)}-{cell.on}.svg")
 
 
-def write_page(out: Path, asked: Sequence[Wanted], budget: Budget, switches: Switches) -> Path:
+def write_page(out: Path, shown: Sequence[tuple[Wanted, Budget]], switches: Switches) -> Path:
     """OUT/paper.html, which holds everything and works offline."""
-    sections = [_section(out, each, budget, switches) for each in asked]
-    style = (files("imix.reports") / "page.css").read_text() + EXTRA_STYLE
+    sections = [_section(out, each, budget, switches) for each, budget in shown]
+    style = (files("imix.reports") / "page.css").read_text(encoding="utf-8") + EXTRA_STYLE
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -195,59 +198,3 @@ def _framed_map(out: Path, cell: Cell) -> str:
     path = out / "maps" / _map(cell)
     picture = path.read_text(encoding="utf-8") if path.exists() else "<p class=faint>not run</p>"
     return f"<div><h3>{html.escape(f'{cell.column}, {cell.label}')}</h3>{picture}</div>"
-
-
-def picture(
-    experiment: Experiment, cells: Sequence[Cell], lines: Sequence[Found], seeds: int, switches: Switches
-) -> str:
-    """Accuracy along the axis, a panel for each data set: an SVG."""
-    panels: dict[str, Lines] = {}
-    for cell in cells:
-        found = ours(cell, lines, seeds, switches)
-        if found and cell.x is not None:
-            name, *rest = cell.row.split(", ")
-            line = panels.setdefault(name, {}).setdefault((", ".join(rest), cell.column), [])
-            line.append((cell.x, found.mean))
-    height = HEIGHT + max((20 * len(panel) for panel in panels.values()), default=0)
-    width = WIDTH * max(1, len(panels))
-    drawn = "".join(
-        f'<g transform="translate({WIDTH * at} 0)">{_panel(name, experiment.axis or "", panel)}</g>'
-        for at, (name, panel) in enumerate(panels.items())
-    )
-    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    drawn = drawn or '<text x="20" y="30">nothing has been run yet</text>'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">{drawn}</svg>\n'
-
-
-def _panel(name: str, axis: str, points: Lines) -> str:
-    """A line for each row and column, dashed without mixing."""
-    places = [place for line in points.values() for place in line]
-    (left, right), (low, high) = ((min(at), max(at)) for at in zip(*places, strict=True))
-    low, high = math.floor(low - 0.5), math.ceil(high + 0.5)
-
-    def across(x: float) -> float:
-        share = 0.5 if left == right else math.log(x / left) / math.log(right / left)
-        return MARGIN + share * (WIDTH - 2 * MARGIN)
-
-    def down(y: float) -> float:
-        return HEIGHT - MARGIN - (y - low) / (high - low) * (HEIGHT - 2 * MARGIN)
-
-    drawn = f'<text x="{WIDTH / 2}" y="28" text-anchor="middle" font-weight="bold">{html.escape(name)}</text>'
-    drawn += f'<text x="{WIDTH / 2}" y="{HEIGHT - 12}" text-anchor="middle">{html.escape(axis)}</text>'
-    for x in sorted({x for x, _ in places}):
-        drawn += f'<text x="{across(x):.1f}" y="{HEIGHT - MARGIN + 18}" text-anchor="middle">{x:g}</text>'
-    for y in (low + (high - low) * at / 4 for at in range(5)):
-        drawn += f'<line x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="{down(y):.1f}" y2="{down(y):.1f}" stroke="#e1e4ec"/>'
-        drawn += f'<text x="{MARGIN - 8}" y="{down(y) + 4:.1f}" text-anchor="end">{y:g}</text>'
-    rows = list(dict.fromkeys(row for row, _ in points))
-    for at, ((row, column), line) in enumerate(points.items()):
-        colour = COLOURS[rows.index(row) % len(COLOURS)]
-        stroke = f'stroke="{colour}" stroke-width="2"' + ("" if "+" in column else ' stroke-dasharray="5 4"')
-        path = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in sorted(line))
-        drawn += f'<polyline points="{path}" fill="none" {stroke}/>'
-        drawn += "".join(f'<circle cx="{across(x):.1f}" cy="{down(y):.1f}" r="3" fill="{colour}"/>' for x, y in line)
-        y = HEIGHT + 20 * at + 4
-        drawn += f'<line x1="{MARGIN}" x2="{MARGIN + 30}" y1="{y}" y2="{y}" {stroke}/>'
-        label = ", ".join(filter(None, (row, column)))
-        drawn += f'<text x="{MARGIN + 40}" y="{y + 4}">{html.escape(label)}</text>'
-    return drawn

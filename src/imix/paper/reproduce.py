@@ -3,7 +3,7 @@
     OUT/runs/            a run folder for each training; tables and figures share them
     OUT/table1.csv       what was found, a line for each number of each run
     OUT/maps/            pictures of features
-    OUT/paper.html       paper and ours side by side; OUT/table1.md the same for a single table
+    OUT/paper.html       paper and ours side by side, all that is known; OUT/table1.md the same for a single table
 
 Whatever is found already is not run again, so a command that was stopped goes on where it was when it is given again.
 """
@@ -16,9 +16,9 @@ from contextlib import closing
 from pathlib import Path
 
 import imix
-from imix.errors import InputError
+from imix.errors import InputError, TrainingError
 from imix.paper.budget import Budget, Job, Wanted, all_jobs, remaining, wanted
-from imix.paper.page import write_markdown, write_page
+from imix.paper.page import write_pages
 from imix.paper.results import Found, add
 from imix.paper.side_by_side import do_all
 from imix.paper.switches import Switches
@@ -43,12 +43,15 @@ def reproduce(
 ) -> Path:
     """Run what is not done yet of tables and figures, and write the page that compares them with the paper.
 
-    `data_dir` has a folder for each data set that is not to be downloaded, by its name. With several `devices`, or one
-    of them several times, as many trainings run side by side. `part` (i, n) does the i-th of n shares of the trainings.
+    `data_dir` has a folder for each data set that is not to be downloaded, by its name, or the files themselves. With
+    several `devices`, or one of them several times, as many trainings run side by side. `part` (i, n) does the i-th of
+    n shares of the trainings.
     """
     out = Path(out)
     if not devices:
         raise InputError("name at least one device")
+    if data_dir is not None and not Path(data_dir).is_dir():
+        raise InputError(f"no folder {str(data_dir)!r}, which was given as data_dir")
     for device in devices:
         pick_device(device)  # which says so where there is none
     asked = wanted(names, budget, switches, rows, columns, seeds)
@@ -61,20 +64,20 @@ def reproduce(
     if progress:
         print(f"{len(jobs)} of {len(mine)} trainings are to be done; results go to {out}", file=sys.stderr, flush=True)
     worker = Worker(out, budget, None if data_dir is None else Path(data_dir), progress=progress)
-    failures: Counter[str] = Counter()
+    failures: list[InputError | TrainingError] = []
     with stopping_at_once(True), closing(do_all(jobs, worker, devices)) as doing:
         for done, (job, outcome) in enumerate(doing, 1):
             _keep(asked, job, outcome, budget, out)
-            failures.update(outcome.failures)
-            said = "; ".join([f"{outcome.seconds:.0f} s", *outcome.failures])
+            failures += outcome.failures
+            said = "; ".join([f"{outcome.seconds:.0f} s", *map(str, outcome.failures)])
             if progress:
                 print(f"[{done}/{len(jobs)}] {job.name}: {said}", file=sys.stderr, flush=True)
-    for each in asked:
-        write_markdown(out, each, budget, switches)
-    page = write_page(out, asked, budget, switches)
+    page = write_pages(out, asked, budget, switches)
     if failures:
-        reasons = "; ".join(f"{reason} ({many} of {len(jobs)} trainings)" for reason, many in failures.items())
-        raise InputError(f"not all could be done: {reasons}")
+        counts = Counter(map(str, failures)).items()
+        reasons = "; ".join(f"{reason} ({many} of {len(jobs)} trainings)" for reason, many in counts)
+        kind = TrainingError if any(isinstance(failure, TrainingError) for failure in failures) else InputError
+        raise kind(f"not all could be done: {reasons}")
     return page
 
 

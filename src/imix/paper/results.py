@@ -1,15 +1,17 @@
-"""What was found: one tidy file for each experiment, a line for each number of each run."""
+"""What was found: one tidy file for each experiment, a line for each number of each run; and means over runs."""
 
 import csv
 import io
+import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from imix.errors import InputError
 from imix.files import locked, write_text
 from imix.paper.experiment import Cell
+from imix.paper.switches import Switches
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,31 @@ def of_cell(lines: Iterable[Found], cell: Cell, seeds: int) -> list[Found]:
     names = {cell.training.name(seed) for seed in range(seeds)}
     found = [line for line in lines if (line.row, line.column) == (cell.label, cell.column) and line.run in names]
     return sorted(found, key=lambda line: line.seed)
+
+
+class Ours(NamedTuple):
+    """What was found of a cell over seeds, and the other reading of it."""
+
+    mean: float
+    spread: float | None
+    other: float
+
+    def __str__(self) -> str:
+        spread = "" if self.spread is None else f" ± {self.spread:.1f}"
+        other = "" if f"{self.other:.1f}" == f"{self.mean:.1f}" else f" ({self.other:.1f})"
+        return f"{self.mean:.1f}{spread}{other}"
+
+
+def ours(cell: Cell, lines: Iterable[Found], seeds: int, switches: Switches) -> Ours | None:
+    """Mean and standard deviation of what was found; None where nothing was."""
+    found = [line for line in of_cell(lines, cell, seeds) if line.value is not None]
+    if not found:
+        return None
+    chosen = [line.value or 0.0 for line in found]
+    papers = [line.paper_way or 0.0 for line in found]
+    first, other = (papers, chosen) if switches.choose_on == "test" else (chosen, papers)
+    spread = statistics.stdev(first) if len(first) > 1 else None
+    return Ours(statistics.mean(first), spread, statistics.mean(other))
 
 
 def _number(text: str) -> float | None:

@@ -6,11 +6,11 @@ from imix.paper.experiment import Cell, Experiment
 from imix.paper.recipes import COLUMNS, ROWS, measured, number, shortened, training
 
 Paper = tuple[float, ...] | float | None
-SHORT_CIFAR = "ResNet-18, 200 epochs, weight decay 5e-4, key momentum 0.99"
-SHORT_CIFAR_100 = SHORT_CIFAR.replace("200", "100")
-SHORT_SPEECH = "speech: ResNet-18, 110 epochs, weight decay 1e-3, key momentum 0.99"
-SHORT_IMAGENET = "ImageNet: 64 pixels, a tenth of the images of all classes, ResNet-18, 50 epochs"
-SHORT_HIGGS = "Higgs: 100 epochs, of a million rows 20"
+TOLD_CIFAR = "ResNet-18, 200 epochs, weight decay 5e-4, key momentum 0.99"
+TOLD_CIFAR_100 = TOLD_CIFAR.replace("200", "100")
+TOLD_SPEECH = "speech: ResNet-18, 110 epochs, weight decay 1e-3, key momentum 0.99"
+TOLD_IMAGENET = "ImageNet: 64 pixels, a tenth of the images of all classes, ResNet-18, 50 epochs"
+TOLD_HIGGS = "Higgs: 100 epochs, of a million rows 20"
 NO_MASKING = {"masking": 0.0}  # as the authors' commands have it for MoCo and BYOL with i-Mix on CovType
 
 
@@ -81,13 +81,13 @@ TABLE1 = Experiment(
     "Contrastive learning and i-Mix in different domains",
     _table1,
     shortened(_table1),
-    f"CIFAR: {SHORT_CIFAR}; {SHORT_SPEECH}; CovType as in the paper",
+    f"CIFAR: {TOLD_CIFAR}; {TOLD_SPEECH}; CovType as in the paper",
     seeds=5,
 )
 
 _table2 = (*MOCO["imagenet100"], *MOCO["imagenet"], *MOCO["higgs100k"], *MOCO["higgs1m"])
 TABLE2 = Experiment(
-    "table2", "MoCo v2 and i-Mix on larger data", _table2, shortened(_table2), f"{SHORT_IMAGENET}; {SHORT_HIGGS}"
+    "table2", "MoCo v2 and i-Mix on larger data", _table2, shortened(_table2), f"{TOLD_IMAGENET}; {TOLD_HIGGS}"
 )
 
 
@@ -125,7 +125,7 @@ TABLE3 = Experiment(
     "MoCo v2 and i-Mix without and with augmentation",
     _table3,
     shortened(_table3),
-    f"CIFAR: {SHORT_CIFAR}; {SHORT_SPEECH}; CovType as in the paper; {SHORT_HIGGS}",
+    f"CIFAR: {TOLD_CIFAR}; {TOLD_SPEECH}; CovType as in the paper; {TOLD_HIGGS}",
     seeds=5,
     note="On images i-Mix without augmentation goes with InputMix of two samples.",
 )
@@ -143,7 +143,7 @@ _table4a = (
     *_moved("cifar100", "cifar100", ((71.6, 0.1), (78.1, 0.3))),
 )
 TABLE4A = Experiment(
-    "table4a", "Transfer between CIFAR-10 and CIFAR-100", _table4a, shortened(_table4a), SHORT_CIFAR, seeds=5
+    "table4a", "Transfer between CIFAR-10 and CIFAR-100", _table4a, shortened(_table4a), TOLD_CIFAR, seeds=5
 )
 
 _table4b = tuple(
@@ -160,7 +160,7 @@ TABLE4B = Experiment(
     "Detection of VOC's objects by encoders trained on ImageNet",
     _table4b,
     shortened(_table4b),
-    f"{SHORT_IMAGENET}, 2,000 steps of fine-tuning",
+    f"{TOLD_IMAGENET}, 2,000 steps of fine-tuning",
     note="The paper's spreads are over runs of the detector on one encoder.",
 )
 
@@ -188,7 +188,7 @@ TABLEC1 = Experiment(
     "N-pair and SimCLR, i-MixUp and i-CutMix",
     _tableC1,
     shortened(_tableC1, epochs=100),
-    SHORT_CIFAR_100,
+    TOLD_CIFAR_100,
     seeds=5,
     note="SimCLR with mixing has batches of 128 and half the rate, as it takes twice the memory.",
 )
@@ -217,7 +217,7 @@ TABLEC2 = Experiment(
     "Self-supervised and supervised contrastive learning",
     _tableC2,
     shortened(_tableC2, epochs=100),
-    SHORT_CIFAR_100,
+    TOLD_CIFAR_100,
     seeds=5,
     note="The supervised objectives have the temperature of the others and no factor before; the paper leaves it open.",
 )
@@ -250,7 +250,7 @@ TABLEC3 = Experiment(
     "Distance between training and test features (FED, x 10^-4), training and test accuracy",
     _tableC3,
     shortened(_tableC3),
-    SHORT_CIFAR,
+    TOLD_CIFAR,
 )
 
 _classifiers = (
@@ -263,7 +263,7 @@ CLASSIFIERS = Experiment(
     "Classifiers trained end to end, without and with MixUp",
     _classifiers,
     shortened(_classifiers, epochs=100),
-    f"CIFAR: {SHORT_CIFAR_100}; {SHORT_SPEECH.replace('110', '100')}",
+    f"CIFAR: {TOLD_CIFAR_100}; {TOLD_SPEECH.replace('110', '100')}",
     note="The paper does not say how they were trained: here as the other rows are, with the same views, measured by "
     "a linear classifier on the frozen encoder.",
 )

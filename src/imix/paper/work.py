@@ -1,16 +1,18 @@
 """One training behind the paper's numbers, and what is measured of it."""
 
+import json
 import platform
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
+from imix.data.uci import COVTYPE_FILES, HIGGS_FILES
 from imix.detection import Detection
 from imix.errors import InputError, TrainingError
-from imix.evaluation import Linear, Result, evaluate
+from imix.evaluation import KNN, Linear, PInv, Result, evaluate
 from imix.evaluation.vectors import load_for
 from imix.files import read_lines
 from imix.paper.budget import Budget, Job
@@ -23,6 +25,17 @@ from imix.train.device import pick_device
 from imix.train.pretrain import pretrain
 
 MAP_CLASSES, MAP_SAMPLES = 10, 2000  # that a map shows
+FILES = {  # by one of which a folder is known as that of a data set
+    "cifar10": ("cifar10.npz", "test_batch.bin", "cifar-10-batches-bin", "cifar-10-batches-py"),
+    "cifar100": ("cifar100.npz", "test.bin", "cifar-100-binary", "cifar-100-python"),
+    "imagenet": ("train",),
+    "imagenet100": ("train",),
+    "speech_commands": ("testing_list.txt", "speech_commands_v0.01"),
+    "covtype": COVTYPE_FILES,
+    "higgs100k": HIGGS_FILES,
+    "higgs1m": HIGGS_FILES,
+    "voc": ("Annotations", "VOC2007", "VOCdevkit"),
+}
 
 
 class Value(NamedTuple):
@@ -37,7 +50,7 @@ class Outcome(NamedTuple):
     """What came of a job, by what a cell asks (a measure, and the data); and what could not be done."""
 
     values: dict[tuple[str, str], Value]
-    failures: list[str]
+    failures: list[InputError | TrainingError]
     seconds: float
     machine: str
 
@@ -58,58 +71,62 @@ class Worker:
         folder.parent.mkdir(parents=True, exist_ok=True)
         started = time.monotonic()
         values: dict[tuple[str, str], Value] = {}
-        failures = []
+        failures: list[InputError | TrainingError] = []
+        device = self._device(job)
         try:
-            run = self._train(job, folder)
+            run = self._train(job, folder, device)
             for measurement in job.measurements:
                 try:
-                    values |= self._measure(run, measurement)
+                    values |= self._measure(run, measurement, device)
                 except InputError as error:  # of data that is not there; the other measurements are good
-                    failures.append(str(error))
+                    failures.append(error)
         except (InputError, TrainingError) as error:
-            failures.append(str(error))
-        where = pick_device(self._device(job))
+            failures.append(error)
+        where = pick_device(device)
         machine = torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU ({platform.machine()})"
         return Outcome(values, failures, time.monotonic() - started, machine)
 
-    def _train(self, job: Job, folder: Path) -> Run:
+    def _train(self, job: Job, folder: Path, device: str) -> Run:
         if (folder / "encoder.safetensors").exists():
             return Run.load(folder)
         training = job.training
-        settings = replace(training.settings, seed=job.seed, device=self._device(job))
+        settings = replace(training.settings, seed=job.seed, device=device)
         reading = replace(training.reading, data_dir=self._place(training.data))
         data: Any = stand_in(training.data, reading) if self.budget == "smoke" else training.data
         return pretrain(data, settings, reading, out=folder, resume=True, progress=self.progress)
 
-    def _measure(self, run: Run, measurement: Measurement) -> dict[tuple[str, str], Value]:
+    def _measure(self, run: Run, measurement: Measurement, device: str) -> dict[tuple[str, str], Value]:
         """One measurement of a run, as every value that a cell may ask of it."""
         protocol, on = measurement
         if protocol == "map":
-            self._draw_map(run, on)
+            self._draw_map(run, on, device)
             return {("map", on): Value()}
-        result = self._evaluate(run, protocol, on)
+        result = self._evaluate(run, protocol, on, device)
         if protocol == "detection":
             found = {"ap": result.value, "ap50": result.details["ap50"], "ap75": result.details["ap75"]}
             return {(name, on): Value(100 * value, 100 * value) for name, value in found.items()}
         if protocol == "linear":
             train = 100 * result.details["train_accuracy"]
-            knn = 100 * self._evaluate(run, "knn", on).value
+            knn = 100 * self._evaluate(run, "knn", on, device).value
             accuracy = Value(100 * result.value, 100 * result.details["paper_accuracy"], knn)
             return {("linear", on): accuracy, ("training", on): Value(train, train)}
         value = (1e4 if protocol == "fed" else 100) * result.value
         return {(protocol, on): Value(value, value)}
 
-    def _evaluate(self, run: Run, protocol: str, on: str) -> Result:
-        """By a protocol, unless that was done before the command was stopped."""
+    def _evaluate(self, run: Run, protocol: str, on: str, device: str) -> Result:
+        """By a protocol, unless the same was done before the command was stopped."""
         assert run.path is not None
         views = protocol == "linear" and on in IMAGES
-        for line in read_lines(run.path / "evaluations.jsonl"):
-            same = line.get("protocol") == protocol and (line.get("data") == on or protocol == "detection")
-            if same and views == ("views" in line["constants"]):
-                return Result(**line)
-        data, place = self._data(on), self._place(on)
+        constants, data, place = self._constants(protocol, on), self._data(on), self._place(on)
         if on == "voc" and self.budget == "smoke":
             place = str(stand_in_voc(self.out / "stand-in-voc"))
+        used = {} if constants is None else json.loads(json.dumps(asdict(constants)))
+        for line in read_lines(run.path / "evaluations.jsonl"):
+            if line.get("protocol") != protocol or line.get("data") not in (on, place):
+                continue
+            before = line["constants"]  # which say more: what was held out, the views
+            if views == ("views" in before) and used == {name: before.get(name) for name in used}:
+                return Result(**line)
         return evaluate(
             run,
             data,
@@ -117,24 +134,24 @@ class Worker:
             data_dir=place,
             augment=views,
             standardise=on in IMAGES and on != run.config["data"]["name"],
-            device=run.settings.device,
-            constants=self._constants(protocol, on),
+            device=device,
+            constants=constants,
         )
 
     def _constants(self, protocol: str, on: str) -> Any:
-        """Of a protocol, where they are not the paper's for small images."""
+        """Of a protocol, if it has any."""
         if protocol == "detection":
             if self.budget == "smoke":
                 quick = Detection(iterations=2, batch_size=2, warmup=1, milestones=(1,), precise_bn=1)
                 return replace(quick, min_sizes=(64,), test_size=64, max_size=96, regions=16)
-            return Detection(iterations=2000, milestones=(1500, 1800)) if self.budget == "short" else None
+            return Detection(iterations=2000, milestones=(1500, 1800)) if self.budget == "short" else Detection()
         if protocol == "linear" and self.budget == "smoke":
             return Linear(epochs=2, milestones=(1,))
         if protocol == "linear" and on.startswith("imagenet"):
             return Linear(rates=(30,), milestones=(60, 80), decay=0.1)
-        return None
+        return {"linear": Linear(), "knn": KNN(), "pinv": PInv()}.get(protocol)
 
-    def _draw_map(self, run: Run, on: str) -> None:
+    def _draw_map(self, run: Run, on: str, device: str) -> None:
         """A map of ten classes, evenly spread where there are more."""
         assert run.path is not None
         data = load_for(run, self._data(on), data_dir=self._place(on))
@@ -142,7 +159,7 @@ class Worker:
         chosen = names[:: max(1, len(names) // MAP_CLASSES)][:MAP_CLASSES]
         path = self.out / "maps" / f"{run.path.name}-{on}.svg"
         path.parent.mkdir(exist_ok=True)
-        draw_map(run, path, data, samples=MAP_SAMPLES, classes=chosen)
+        draw_map(run, path, data, samples=MAP_SAMPLES, classes=chosen, device=device)
 
     def _device(self, job: Job) -> str:
         return self.device if job.training.settings.device == "auto" else job.training.settings.device
@@ -151,8 +168,10 @@ class Worker:
         return stand_in(name) if self.budget == "smoke" and name != "voc" else name
 
     def _place(self, name: str) -> str | None:
-        """Where a data set's files are: in the folder of its name if there is one, or in the folder that was given."""
+        """Where a data set's files are: the folder of its name, or the one that was given; None has it fetched."""
         if self.data_dir is None or self.budget == "smoke":
             return None
         inner = self.data_dir / name
-        return str(inner if inner.is_dir() else self.data_dir)
+        if inner.is_dir():
+            return str(inner)
+        return str(self.data_dir) if any((self.data_dir / file).exists() for file in FILES[name]) else None

@@ -1,5 +1,7 @@
 """Runs to compare: those that differ in their seed alone are one arm, with a mean and a spread."""
 
+import hashlib
+import json
 import statistics
 import sys
 from collections.abc import Sequence
@@ -13,6 +15,7 @@ from imix.files import read_lines
 from imix.run import Run
 
 UNTOLD = ("seed", "device", "checkpoint_minutes", "tensorboard", "wandb", "knn_every")  # do not make another arm
+FOLLOWS = ("samples", "shape", "clip", "table", "table_values", "weights")  # mostly from the rest: names do without
 METHODS = {"npair": "N-pair", "simclr": "SimCLR", "moco": "MoCo v2", "byol": "BYOL", "supclr": "SupCLR"}
 METHODS |= {"supnpair": "Sup-N-pair", "supervised": "supervised"}
 
@@ -36,49 +39,43 @@ class Arm:
         return f"{statistics.mean(values):.1f}{deviation}"
 
 
-def report(runs: Sequence["Run | str | Path"], out: "str | Path" = "report.html", *, samples: int = 2000) -> Path:
-    """Write a page about runs: settings that differ, curves, results, maps of their features, confusions.
-
-    Runs that differ in their seed alone are put together. A run that was not evaluated yet is, where its data has
-    labels. The maps show up to that many `samples`.
-    """
-    from imix.reports.page import write_report
-
-    if not runs:
-        raise InputError("a report needs at least one run")
-    if samples < 10:
-        raise InputError(f"a map needs at least 10 samples; got {samples}")
-    out = Path(out)
-    if not out.parent.is_dir():
-        raise InputError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
-    loaded = [run if isinstance(run, Run) else Run.load(run) for run in runs]
-    for run in loaded:
-        _evaluate_if_need_be(run)
-    arms = group(loaded)
-    about = loaded[0].config["data"]["name"] if len({run.config["data"]["name"] for run in loaded}) == 1 else "data"
-    title = (
-        f"{arms[0].name} on {Path(about).name}" if len(arms) == 1 else f"{len(arms)} ways to learn {Path(about).name}"
-    )
-    given = " ".join(str(run.path) for run in loaded if run.path is not None)
-    return write_report(out, title, arms, [], "", f"imix report {given}", samples)
-
-
 def group(runs: Sequence[Run]) -> list[Arm]:
     """Arms in the order of their first runs, named by what tells them apart."""
     arms: dict[str, list[Run]] = {}
     for run in runs:
-        told = {name: value for name, value in run.config["settings"].items() if name not in UNTOLD}
-        data = {name: value for name, value in run.config["data"].items() if name in ("name", "samples")}
-        arms.setdefault(repr((told, data)), []).append(run)
-    differing = differences([runs[0].config["settings"] for runs in arms.values()])
+        arms.setdefault(json.dumps(told(run), sort_keys=True), []).append(run)
     short = [name_of(runs[0]) for runs in arms.values()]
     names = []
     for at, runs in enumerate(arms.values()):
-        settings = runs[0].config["settings"]
-        also = [f"{name} {settings[name]}" for name in differing if name not in ("method", "mix", "input_mix")]
-        unique = short.count(short[at]) == 1
-        names.append(short[at] if unique else ", ".join([short[at], *also]) if also else f"{short[at]} ({at + 1})")
+        alike = [told(others[0]) for name, others in zip(short, arms.values(), strict=True) if name == short[at]]
+        names.append(", ".join([short[at], *_apart(told(runs[0]), alike)]))
+    names = [name if names.count(name) == 1 else f"{name} ({at + 1})" for at, name in enumerate(names)]
     return [Arm(name, runs, _results(runs)) for name, runs in zip(names, arms.values(), strict=True)]
+
+
+def _apart(one: dict[str, Any], alike: Sequence[dict[str, Any]]) -> list[str]:
+    """What tells one from others of its method and mixing, in words."""
+    differing = [name for name in differences(alike) if name not in ("method", "mix", "input_mix")]
+    chosen = [name for name in differing if name not in FOLLOWS] or differing
+    places = ("data", "test")
+    return [f"{name} {Path(one[name]).name if name in places and one[name] else one[name]}" for name in chosen]
+
+
+def told(run: Run) -> dict[str, Any]:
+    """What makes a run the one it is, by name, but for its seed: settings, data and how it was read, the encoder."""
+    data, table = run.config["data"], run.table
+    fitted = hashlib.sha256(json.dumps(data.get("table"), sort_keys=True).encode()).hexdigest()[:8]
+    parts = {
+        **run.config["settings"],
+        "data": data["name"],
+        **run.config["architecture"],  # its encoder is the one that was used, also where that is one's own
+        **data.get("reading", {}),
+        "samples": data.get("samples"),
+        "table": None if table is None else str(table),
+        "table_values": None if table is None else fitted,
+        "weights": sum(weight.numel() for weight in run.encoder.parameters()),
+    }
+    return {name: value for name, value in parts.items() if name not in (*UNTOLD, "data_dir", "groups")}
 
 
 def name_of(run: Run) -> str:
@@ -88,10 +85,10 @@ def name_of(run: Run) -> str:
     return METHODS[settings.method] + mix + (" + InputMix" if settings.input_mix else "")
 
 
-def differences(settings: Sequence[dict[str, Any]]) -> list[str]:
-    """Names of the settings in which some differ, but for those that make no difference."""
-    names = [name for name in settings[0] if name not in UNTOLD]
-    return [name for name in names if any(other.get(name) != settings[0][name] for other in settings)]
+def differences(told: Sequence[dict[str, Any]]) -> list[str]:
+    """Names of what is told of runs in which some differ."""
+    names = dict.fromkeys(name for one in told for name in one)
+    return [name for name in names if any(other.get(name) != told[0].get(name) for other in told)]
 
 
 def _results(runs: Sequence[Run]) -> dict[str, list[Result]]:
@@ -113,7 +110,7 @@ def _results(runs: Sequence[Run]) -> dict[str, list[Result]]:
     return found
 
 
-def _evaluate_if_need_be(run: Run) -> None:
+def evaluate_if_need_be(run: Run) -> None:
     """Evaluate a run that was not, if its data is at hand and has labels."""
     if run.path is None or (run.path / "evaluations.jsonl").exists():
         return

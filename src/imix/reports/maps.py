@@ -1,6 +1,7 @@
 """Maps of a representation: places in the plane, nearest neighbours, and pictures of them as SVG or PNG."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -8,9 +9,11 @@ from xml.sax.saxutils import escape
 import numpy as np
 import torch
 
-from imix.data import Source
+from imix.data import Data
 from imix.errors import InputError, printable
+from imix.evaluation.vectors import embed, load_for
 from imix.files import write_atomically, write_text
+from imix.reports.samples import Chosen, choose
 from imix.run import Run
 
 # Twelve colours that are told apart on white and on black; further classes begin again.
@@ -19,50 +22,70 @@ COLOURS = (
     *("#b07aa1", "#ff9da7", "#9c755f", "#2f4b7c", "#d37295", "#a0cbe8"),
 )
 SIDE = 900  # of a picture
+FEWEST = 4  # samples of a picture
 ENOUGH = 50  # principal components that t-SNE gets of many samples
 
 
 def draw_map(
     run: "Run | str | Path",
-    out: Path,
+    out: "str | Path",
     data: Any = None,
     method: str = "tsne",
     samples: int = 2000,
     classes: Sequence[str] = (),
-    **how: Any,
+    *,
+    label: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    data_dir: str | None = None,
+    device: str = "auto",
 ) -> Path:
     """Draw a run's features of some samples, of all or chosen classes, as an .svg or .png file.
 
-    `data` is what the run was trained on unless given; what is given further says how it is read.
+    `data` is what the run was trained on unless given, test samples where there are any; `label`, `columns` and
+    `data_dir` say how it is read, as for `evaluate`.
     """
-    from imix.evaluation.vectors import embed, load_for
-    from imix.reports.samples import choose
-
+    out = _drawable(Path(out))
+    if samples < FEWEST:
+        raise InputError(f"a map needs at least {FEWEST} samples; got {samples}")
     run = run if isinstance(run, Run) else Run.load(run)
-    dataset = load_for(run, run.config["data"]["name"] if data is None else data, **how)
-    part, rows = choose(dataset, None if classes else samples)
-    source = dataset.test if part == "test" and dataset.test is not None else dataset.train
+    name = run.config["data"]["name"] if data is None else data
+    dataset = load_for(run, name, label=label, columns=columns, data_dir=data_dir, fraction=1.0)
+    chosen = choose(dataset, None if classes else samples)
     if classes:
-        rows = _of_classes(source, rows, list(dataset.class_names), classes)[:samples]
-    taken = source.take(torch.from_numpy(np.sort(rows)))
+        chosen = replace(chosen, rows=np.sort(_of_classes(dataset, chosen, classes)[:samples]))
+    if len(chosen.rows) < FEWEST:
+        raise InputError(f"a map needs at least {FEWEST} samples; {dataset.name} has {len(chosen.rows)} to show")
+    taken = chosen.taken
     labels = None if taken.labels is None else taken.labels.numpy()
-    return save_map(out, places(embed(run, taken), method), labels, dataset.class_names)
+    return save_map(out, places(embed(run, taken, device=device), method), labels, dataset.class_names)
 
 
-def _of_classes(source: Source, rows: np.ndarray, known: list[str], wanted: Sequence[str]) -> np.ndarray:
-    """Those rows that are of the wanted classes, by name, or by number where classes have no names."""
-    labels = source.labels
-    known = known or [str(number) for number in range(source.classes)]
-    strange = [name for name in wanted if name not in known]
-    if labels is None or strange:
-        raise InputError(f"there is no class {strange[0]!r}; there are {', '.join(known)}" if strange else "no labels")
+def _drawable(path: Path) -> Path:
+    """The path, if a map can be drawn there."""
+    if path.suffix not in (".svg", ".png"):
+        raise InputError(f"cannot draw a map to {str(path)!r}; choose a file that ends in .svg or .png")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
+    return path
+
+
+def _of_classes(data: Data, chosen: Chosen, wanted: Sequence[str]) -> np.ndarray:
+    """Those rows, in random order, of the wanted classes, by name, or by number where classes have no names."""
+    labels = chosen.source.labels
+    if labels is None:
+        raise InputError(f"the {chosen.part} samples of {data.name} have no labels, so no classes can be chosen")
+    known = list(data.class_names) or [str(number) for number in range(chosen.source.classes)]
+    if strange := [name for name in wanted if name not in known]:
+        raise InputError(f"there is no class {strange[0]!r}; there are {', '.join(known)}")
     numbers = torch.tensor([known.index(name) for name in wanted])
-    order = np.random.default_rng(0).permutation(rows)
+    order = np.random.default_rng(0).permutation(chosen.rows)
     return order[torch.isin(labels.cpu()[torch.from_numpy(order)], numbers).numpy()]
 
 
 def places(features: np.ndarray, method: str = "tsne", seed: int = 0) -> np.ndarray:
     """Places (N, 2) of features (N, F) in the plane, in 0..1, by t-SNE or UMAP (extra: umap-learn) of directions."""
+    if len(features) == 1:
+        return np.full((1, 2), 0.5)
     directions = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
     if method == "umap":
         try:
@@ -94,7 +117,7 @@ def neighbours(features: np.ndarray, k: int = 8) -> np.ndarray:
         similarity = directions[start : start + 1024] @ directions.T
         rows = np.arange(len(similarity))
         similarity[rows, start + rows] = -np.inf
-        nearest = np.argpartition(-similarity, k - 1, axis=1)[:, :k] if k else found[:0]
+        nearest = np.argpartition(-similarity, max(0, k - 1), axis=1)[:, :k]
         order = np.argsort(-np.take_along_axis(similarity, nearest, 1), axis=1, kind="stable")
         found[start : start + 1024] = np.take_along_axis(nearest, order, 1)
     return found
@@ -106,12 +129,10 @@ def save_map(path: Path, where: np.ndarray, labels: np.ndarray | None, names: Se
     classes = [int(label) for label in np.unique(shown)]
     known = dict(enumerate(map(printable, names))) | {-1: "no label"}
     legend = [] if labels is None else [(known.get(c, str(c)), colour(c)) for c in classes]
-    if path.suffix == ".svg":
+    if _drawable(path).suffix == ".svg":
         write_text(path, _svg(where, shown, legend))
-    elif path.suffix == ".png":
-        write_atomically(path, lambda unfinished: _png(unfinished, where, shown, legend))
     else:
-        raise InputError(f"cannot draw a map to {str(path)!r}; choose a file that ends in .svg or .png")
+        write_atomically(path, lambda unfinished: _png(unfinished, where, shown, legend))
     return path
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from imix.errors import InputError
 from imix.evaluation import Result, evaluate
@@ -10,13 +9,34 @@ from imix.run import Run
 
 
 def transfer(
-    runs: Sequence["Run | str | Path"], data: Sequence[str], protocol: str = "linear", **how: Any
+    runs: Sequence["Run | str | Path"],
+    data: Sequence[str],
+    protocol: str = "linear",
+    *,
+    data_dir: str | None = None,
+    augment: bool = False,
+    standardise: bool = False,
+    device: str = "auto",
+    seed: int = 0,
 ) -> list[list[Result]]:
-    """Evaluate every run on every data set; a row for each run. What is given further goes to `evaluate`."""
+    """Evaluate every run on every data set; a row for each run. What is given further is as for `evaluate`."""
     if not runs or not data:
         raise InputError("transfer needs runs and the data to evaluate them on")
     loaded = [run if isinstance(run, Run) else Run.load(run) for run in runs]
-    return [[evaluate(run, name, protocol, **how) for name in data] for run in loaded]
+
+    def worth(run: Run, name: str) -> Result:
+        return evaluate(
+            run,
+            name,
+            protocol,
+            data_dir=data_dir,
+            augment=augment,
+            standardise=standardise,
+            device=device,
+            seed=seed,
+        )
+
+    return [[worth(run, name) for name in data] for run in loaded]
 
 
 def as_table(names: Sequence[str], data: Sequence[str], results: Sequence[Sequence[Result]]) -> str:

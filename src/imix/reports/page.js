@@ -51,8 +51,7 @@
       make("h3", {textContent: page.arms[one.arm] + (one.protocol === "linear" ? "" : `, ${one.protocol}`)}),
       make("div", {className: "plot square", id: `confusion-${at}`}))));
     page.confusions.forEach((one, at) => {
-      const known = Object.values(page.samples).find(samples => samples.classes.length === one.counts.length);
-      const names = (known ? known.classes : one.counts.map((_, number) => number)).map((name, number) => `${plain(name)}`);
+      const names = one.classes.map(plain);
       const share = one.counts.map(row => row.map(count => 100 * count / Math.max(1, row.reduce((a, b) => a + b, 0))));
       const few = names.length <= 14;
       const trace = {

@@ -4,16 +4,17 @@ import html
 import json
 import statistics
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from imix.data import Data
 from imix.errors import InputError
 from imix.evaluation import embed
 from imix.evaluation.vectors import load_for
 from imix.files import write_text
-from imix.reports.arms import Arm, differences
+from imix.reports.arms import Arm, differences, evaluate_if_need_be, group, told
 from imix.reports.maps import COLOURS, neighbours, places
 from imix.reports.samples import choose, show
 from imix.run import Run
@@ -45,15 +46,15 @@ def write_report(
         "curves": _curves(arms),
         "maps": maps,
         "samples": shown,
-        "confusions": _confusions(arms),
+        "confusions": _confusions(arms, shown),
     }
     parts = files("imix.reports")
-    page = (parts / "page.html").read_text()
+    page = (parts / "page.html").read_text(encoding="utf-8")
     for name, text in {
         "title": html.escape(title),
-        "style": (parts / "page.css").read_text(),
+        "style": (parts / "page.css").read_text(encoding="utf-8"),
         "plotly": get_plotlyjs(),
-        "script": (parts / "page.js").read_text(),
+        "script": (parts / "page.js").read_text(encoding="utf-8"),
         "table": _table(arms, baselines),
         "note": html.escape(note),
         "constants": _constants(arms),
@@ -107,8 +108,8 @@ def _constants(arms: list[Arm]) -> str:
 
 
 def _settings(arms: list[Arm]) -> str:
-    """The settings that differ between arms, then those they share."""
-    columns = [arm.runs[0].config["settings"] for arm in arms if arm.runs]
+    """What differs between arms, settings, data or encoder, then what they share."""
+    columns = [told(arm.runs[0]) for arm in arms if arm.runs]
     if not columns:
         return ""
     differing = differences(columns)
@@ -118,10 +119,11 @@ def _settings(arms: list[Arm]) -> str:
     )
     head = "".join(f"<th>{html.escape(arm.name)}</th>" for arm in arms if arm.runs)
     table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>" if differing else ""
-    shared = ", ".join(f"{name} {value}" for name, value in columns[0].items() if name not in [*differing, "seed"])
+    first = arms[0].runs[0].config["settings"] | columns[0]
+    shared = ", ".join(f"{name} {value}" for name, value in first.items() if name not in [*differing, "seed"])
     versions = ", ".join(f"{name} {value}" for name, value in arms[0].runs[0].config.get("versions", {}).items())
-    told = f"{'Shared: ' if differing else ''}{shared}. Versions: {versions}"
-    return f"{table}<details><summary>All settings</summary><p>{html.escape(told)}</p></details>"
+    rest = f"{'Shared: ' if differing else ''}{shared}. Versions: {versions}"
+    return f"{table}<details><summary>All settings</summary><p>{html.escape(rest)}</p></details>"
 
 
 def _curves(arms: list[Arm]) -> list[dict[str, Any]]:
@@ -147,29 +149,33 @@ def _epoch(record: dict[str, Any], run: Run) -> float:
 
 
 def _maps(arms: list[Arm], most: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """A map of the first run of each arm, and the samples they show, once for each data set."""
+    """A map of the first run of each arm, and the samples they show, once for maps that show the same."""
     maps: list[dict[str, Any]] = []
     samples: dict[str, Any] = {}
+    keys: dict[str, str] = {}
     for at, arm in enumerate(arms[:MOST_MAPS]):
         if not arm.runs:
             continue
         run = arm.runs[0]
         name = run.config["data"]["name"]
         try:
-            data = load_for(run, name)
+            data = load_for(run, name, fraction=1.0)  # whole, so that rows are those of the file
         except (InputError, OSError) as error:
             print(f"no map of {arm.name}: {error}", file=sys.stderr)
             continue
-        part, rows = choose(data, most)
-        if name not in samples:
-            samples[name] = show(run, data, part, rows)
-        features = _features(run, data, part, rows)
+        chosen = choose(data, most)
+        read = replace(data.reading, standardise="train")  # which no sample shows but in its table's numbers
+        same = repr((name, read, run.config["data"].get("table"), chosen.part, len(chosen.source)))
+        key = keys.setdefault(same, f"{len(samples) + 1}: {name}" if name in samples else name)
+        if key not in samples:
+            samples[key] = show(run, data, chosen)
+        features = embed(run, chosen.taken)
         where = places(features)
-        print(f"map of {arm.name}: {len(rows):,} samples", file=sys.stderr, flush=True)
+        print(f"map of {arm.name}: {len(features):,} samples", file=sys.stderr, flush=True)
         maps.append(
             {
                 "arm": at,
-                "samples": name,
+                "samples": key,
                 "x": [round(x, 4) for x in where[:, 0].tolist()],
                 "y": [round(y, 4) for y in where[:, 1].tolist()],
                 "near": neighbours(features).tolist(),
@@ -178,19 +184,41 @@ def _maps(arms: list[Arm], most: int) -> tuple[list[dict[str, Any]], dict[str, A
     return maps, samples
 
 
-def _features(run: Run, data: Data, part: str, rows: Any) -> Any:
-    import torch
-
-    source = data.train if part == "train" or data.test is None else data.test
-    return embed(run, source.take(torch.from_numpy(rows)))
-
-
-def _confusions(arms: list[Arm]) -> list[dict[str, Any]]:
-    """What the linear classifier of each arm's first run took for what."""
+def _confusions(arms: list[Arm], samples: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the linear classifier of each arm's first run took for what; classes by name if a map has their data."""
+    named = {(shown["data"], shown["label"]): shown["classes"] for shown in samples.values()}
     found = []
     for at, arm in enumerate(arms):
         for protocol, results in arm.results.items():
             counts = results[0].details.get("confusion") if protocol.startswith("linear") else None
             if counts:
-                found.append({"arm": at, "protocol": protocol, "data": results[0].data, "counts": counts})
+                classes = named.get((results[0].data, arm.runs[0].reading.label), [])
+                if len(classes) != len(counts):
+                    classes = [str(number) for number in range(len(counts))]
+                found.append({"arm": at, "protocol": protocol, "classes": classes, "counts": counts})
     return found
+
+
+def report(runs: Sequence["Run | str | Path"], out: "str | Path" = "report.html", *, samples: int = 2000) -> Path:
+    """Write a page about runs: settings that differ, curves, results, maps of their features, confusions.
+
+    Runs that differ in their seed alone are put together. A run that was not evaluated yet is, where its data has
+    labels. The maps show up to that many `samples`.
+    """
+    if not runs:
+        raise InputError("a report needs at least one run")
+    if samples < 10:
+        raise InputError(f"a map needs at least 10 samples; got {samples}")
+    out = Path(out)
+    if not out.parent.is_dir():
+        raise InputError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
+    loaded = [run if isinstance(run, Run) else Run.load(run) for run in runs]
+    for run in loaded:
+        evaluate_if_need_be(run)
+    arms = group(loaded)
+    about = loaded[0].config["data"]["name"] if len({run.config["data"]["name"] for run in loaded}) == 1 else "data"
+    title = (
+        f"{arms[0].name} on {Path(about).name}" if len(arms) == 1 else f"{len(arms)} ways to learn {Path(about).name}"
+    )
+    given = " ".join(str(run.path) for run in loaded if run.path is not None)
+    return write_report(out, title, arms, [], "", f"imix report {given}", samples)

@@ -2,6 +2,8 @@
 
 import base64
 import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,32 +12,47 @@ import torch
 from torch import Tensor
 
 from imix.batch import as_floats
-from imix.data import Data
+from imix.data import Data, Source
 from imix.data.mel import FLOOR, LogMel
 from imix.data.tabular import read_frames
 from imix.run import Run
 
 THUMB = 48  # pixels at most
 PICTURES = 20_000  # at most
+PIECE = 256  # samples that are made small at a time
 SOUNDS = 600  # at most
 VALUES = 24  # of a row, at most
 
 
-def choose(data: Data, most: int | None) -> tuple[str, np.ndarray]:
-    """Which part of the data to show, test samples where there are any, and which rows of it, in order."""
-    part = "train" if data.test is None else "test"
-    n = len(data.train if data.test is None else data.test)
-    return part, np.sort(np.random.default_rng(0).permutation(n)[:most])
+@dataclass(frozen=True)
+class Chosen:
+    """Samples to show: rows, in order, of the training or the test part."""
+
+    part: str
+    source: Source  # that part
+    rows: np.ndarray
+
+    @property
+    def taken(self) -> Source:
+        """The samples themselves."""
+        return self.source.take(torch.from_numpy(self.rows))
 
 
-def show(run: Run, data: Data, part: str, rows: np.ndarray) -> dict[str, Any]:
-    """Everything the page shows of those rows of that part of the data."""
-    source = data.train if part == "train" or data.test is None else data.test
-    taken = source.take(torch.from_numpy(rows))
-    offset = 0 if part == "train" else len(data.train)
+def choose(data: Data, most: int | None = None) -> Chosen:
+    """Which samples to show, at random: of the test part where there is one."""
+    part, source = ("train", data.train) if data.test is None else ("test", data.test)
+    return Chosen(part, source, np.sort(np.random.default_rng(0).permutation(len(source))[:most]))
+
+
+def show(run: Run, data: Data, chosen: Chosen) -> dict[str, Any]:
+    """Everything the page shows of chosen samples of data that was read whole."""
+    taken, rows = chosen.taken, chosen.rows
+    offset = 0 if chosen.part == "train" else len(data.train)
     shown: dict[str, Any] = {
-        "part": part,
-        "of": len(source),
+        "data": data.name,
+        "label": data.reading.label,
+        "part": chosen.part,
+        "of": len(chosen.source),
         "numbers": rows.tolist(),
         "names": [data.names[offset + row] for row in rows.tolist()] if data.names else [],
         "labels": None if taken.labels is None else taken.labels.tolist(),
@@ -43,15 +60,13 @@ def show(run: Run, data: Data, part: str, rows: np.ndarray) -> dict[str, Any]:
     }
     shape = data.train.shape
     if data.clip is not None:
-        clips = next(taken.batches([torch.arange(len(taken))]))[0]
-        pictures = torch.cat([LogMel(data.clip)(as_floats(piece)) for piece in clips[:PICTURES].split(256)])
-        shown["sprite"] = _sprite(1 + pictures.flip(2) / FLOOR)
-        shown["sounds"] = [_ogg(clip[0].numpy(), data.clip.rate) for clip in clips[:SOUNDS]]
+        mel = LogMel(data.clip)
+        shown["sprite"] = _sprite(_thumbs(1 + mel(clips).flip(2) / FLOOR) for clips in _pieces(taken))
+        shown["sounds"] = [_ogg(clip[0].numpy(), data.clip.rate) for clip in taken.sample(SOUNDS)]
     elif shape is not None and len(shape) == 3:
-        images = next(taken.batches([torch.arange(min(len(taken), PICTURES))]))[0]
-        shown["sprite"] = _sprite(as_floats(images))
+        shown["sprite"] = _sprite(_thumbs(images) for images in _pieces(taken))
     elif shape is not None and len(shape) == 1:
-        shown["columns"], shown["rows"] = _rows(run, data, part, rows, taken.sample(len(taken)))
+        shown["columns"], shown["rows"] = _rows(run, data, chosen, taken.sample(len(taken)))
     return shown
 
 
@@ -59,23 +74,34 @@ def _numbered(labels: Tensor | None) -> list[str]:
     return [] if labels is None else [str(number) for number in range(int(labels.max()) + 1)]
 
 
-def _sprite(images: Tensor) -> dict[str, Any]:
-    """Thumbnails of (N, C, H, W) side by side in one WebP, as a data URI; grey where there are not three channels."""
+def _pieces(source: Source) -> Iterator[Tensor]:
+    """Samples as floats, a few at a time: thousands of large ones do not fit in memory."""
+    for batch, _ in source.batches(torch.arange(min(len(source), PICTURES)).split(PIECE)):
+        yield as_floats(batch)
+
+
+def _thumbs(images: Tensor) -> Tensor:
+    """Small images (N, 3 or 1, h, w) of images (N, C, H, W): grey where there are not three channels."""
+    images = images[:, :3] if images.shape[1] >= 3 else images[:, :1]
+    if max(images.shape[2:]) <= THUMB:
+        return images
+    return torch.nn.functional.interpolate(images, (THUMB, THUMB), mode="bilinear", antialias=True)
+
+
+def _sprite(pieces: Iterable[Tensor]) -> dict[str, Any]:
+    """Thumbnails (N, 3 or 1, h, w) in pieces, side by side in one WebP, as a data URI."""
     from PIL import Image
 
-    images = images[:, :3] if images.shape[1] >= 3 else images[:, :1].expand(-1, 3, -1, -1)
-    if not (images.min() >= 0 and images.max() <= 1):  # values of any range
-        low, high = images.amin((1, 2, 3), keepdim=True), images.amax((1, 2, 3), keepdim=True)
-        images = (images - low) / (high - low).clamp(min=1e-6)
-    if max(images.shape[2:]) > THUMB:
-        images = torch.nn.functional.interpolate(images, (THUMB, THUMB), mode="bilinear", antialias=True)
-    n, _, height, width = images.shape
+    thumbs = torch.cat(list(pieces))
+    n, _, height, width = thumbs.shape
     columns = int(np.ceil(np.sqrt(n * height / width)))
     sheet = np.zeros((-(-n // columns) * height, columns * width, 3), np.uint8)
-    tiles = (images.clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).numpy()
-    for at, tile in enumerate(tiles):
+    any_range = not (thumbs.min() >= 0 and thumbs.max() <= 1)
+    for at, thumb in enumerate(thumbs):
+        if any_range:
+            thumb = (thumb - thumb.min()) / (thumb.max() - thumb.min()).clamp(min=1e-6)
         y, x = at // columns * height, at % columns * width
-        sheet[y : y + height, x : x + width] = tile
+        sheet[y : y + height, x : x + width] = (thumb.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
     file = io.BytesIO()
     Image.fromarray(sheet).save(file, "WEBP", quality=80)
     return {"uri": _uri("image/webp", file.getvalue()), "columns": columns, "width": width, "height": height, "n": n}
@@ -93,10 +119,11 @@ def _uri(kind: str, content: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
-def _rows(run: Run, data: Data, part: str, rows: np.ndarray, encoded: Tensor) -> tuple[list[str], list[list[Any]]]:
+def _rows(run: Run, data: Data, chosen: Chosen, encoded: Tensor) -> tuple[list[str], list[list[Any]]]:
     """The columns of a table with the values they have in its file, or the numbers of an array."""
     if data.table is not None and Path(data.name).is_file():
-        frame = read_frames(Path(data.name), data.reading, run.table)[0 if part == "train" else 1].take(rows)
+        frames = read_frames(Path(data.name), data.reading, run.table)
+        frame = frames[0 if chosen.part == "train" else 1].take(chosen.rows)
         names = list(frame.columns[:VALUES])
         values = [[_short(value) for value in frame.column(name).to_pylist()] for name in names]
         return names, [list(row) for row in zip(*values, strict=True)]

@@ -8,7 +8,7 @@ from torch import nn
 
 from imix.augment import Augment, Masking, Resampling, followed_by, image, no_augment
 from imix.augment.speech import SpeechViews
-from imix.batch import Batch, as_floats, concatenate, fields, map_fields
+from imix.batch import Batch, as_floats, concatenate, map_fields
 from imix.data import Data, Source, Tensors
 from imix.data.mel import LogMel, Reals
 from imix.data.pictures import Pictures
@@ -44,6 +44,10 @@ class Made:
 def make_all(data: Data, settings: Settings, encoder: nn.Module | None = None, augment: Augment | None = None) -> Made:
     """Everything from data and settings, with an encoder and an augmentation of one's own where they are given."""
     device = pick_device(settings.device)
+    if encoder is not None and not isinstance(encoder, nn.Module):
+        raise InputError(f"encoder must be a module, from (N, ...) to (N, F); got {encoder!r}")
+    if isinstance(data.train, Pictures):
+        data = replace(data, train=data.train.for_training())
     shape = data.train.shape
     images = shape is not None and len(shape) == 3
     # Columns were scaled as they were read; sounds have a scale of their own.
@@ -59,11 +63,13 @@ def make_all(data: Data, settings: Settings, encoder: nn.Module | None = None, a
         seed_all(settings.seed, BEFORE_TRAINING)
         whole = assemble(architecture, encoder)
         source = _standardised(data, whole, device, images)
-        # Where waveforms are mixed, the method's encoder begins with what makes pictures of them.
-        seeing = nn.Sequential(*whole[0].children(), whole[-1])[1:] if settings.mix_waveforms else whole[-1]
-        learner = make_method(settings, seeing, _width(whole, source, own=encoder is not None), data.train.classes)
         views = make_views(settings, data, whole[0], augment)
-        plain = make_views(replace(settings, augment="none"), data, whole[0], no_augment)
+        seeing = whole[-1]
+        if isinstance(whole[0], LogMel) and settings.mix_waveforms:  # it begins with what makes pictures of them
+            seeing = nn.Sequential(whole[0][1], seeing)
+        width = _width(whole, source, device, own=encoder is not None)
+        learner = make_method(settings, seeing, width, data.train.classes)
+        plain = make_views(settings, data, whole[0], no_augment)
     _try_mixing(learner, plain, source, device)
     if settings.supervised and source.labels is not None and int(source.labels.min()) < 0:
         raise InputError(
@@ -91,7 +97,7 @@ def make_views(settings: Settings, data: Data, front: nn.Module, given: Augment 
     if data.clip is None:
         if settings.mix_waveforms or name == "speech":
             raise InputError(f"augment='speech' and mix_waveforms are for sounds; {data.name} has none")
-        augment = given or make_augment(settings, data)
+        augment = make_augment(settings, data) if given is None else given
         return followed_by(augment, front) if len(data.train.shape or ()) == 3 else augment
     if settings.masking or settings.resampling or settings.augment_columns:
         raise InputError(f"masking, resampling and augment_columns are for rows; {data.name} has sounds")
@@ -102,7 +108,8 @@ def make_views(settings: Settings, data: Data, front: nn.Module, given: Augment 
     then = Reals() if settings.mix_waveforms else mel
     if given is None and name == "speech":
         return SpeechViews(data.clip, data.noise, then)
-    return followed_by(given or make_augment(settings, data), nn.Sequential(spectrum, then))
+    augment = make_augment(settings, data) if given is None else given
+    return followed_by(augment, nn.Sequential(spectrum, then))
 
 
 def make_augment(settings: Settings, data: Data) -> Augment:
@@ -189,9 +196,7 @@ def _standardised(data: Data, whole: nn.Sequential, device: torch.device, images
             source = Tensors(whole[0](_held(source)), source.labels)
     whole.to(device)
     if isinstance(source, Pictures):
-        source = source.to(device)
-        source.forgiving = True
-        return source
+        return source.to(device)
     fits = device.type != "cuda" or source.nbytes() < torch.cuda.mem_get_info(device)[0] // 2
     return source.to(device) if fits else source
 
@@ -204,13 +209,12 @@ def _held(source: Source) -> Batch:
     return next(source.batches([some]))[0]
 
 
-def _width(whole: nn.Sequential, source: Source, own: bool) -> int:
+def _width(whole: nn.Sequential, source: Source, device: torch.device, own: bool) -> int:
     """How many features the encoder gives: as it says, or, if it is the user's `own`, as it does."""
     said = width_of(whole[-1])
     if said is not None and not own:
         return said
-    sample = source.sample(2)
-    whole.to(fields(sample)[0].device)
+    sample = map_fields(lambda x: x.to(device), source.sample(2))
     with torch.no_grad(), evaluating(whole):
         features = whole(as_floats(sample))
     if features.dim() != 2:

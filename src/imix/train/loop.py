@@ -148,6 +148,7 @@ def train(
                         done, before=max((done - 1) // RECORD_EVERY * RECORD_EVERY, (done - 1) // steps * steps)
                     ):
                         first, second = (learner.encode(augment(as_floats(batch))) for _ in range(2))
+                        watch.features(first, done)
                         record |= health(first, second, known)
                         watch.alive(done, record["loss"], first)
                     log.write(record)

@@ -14,6 +14,7 @@ from torch import nn
 import imix
 from imix import distributed, files, ranks
 from imix.augment import Augment
+from imix.augment.tabular import Cells
 from imix.data import Data, load
 from imix.errors import InputError
 from imix.evaluation.probe import make_probe
@@ -55,12 +56,15 @@ def pretrain(
     >>> run.encoder(torch.randn(5, 10)).shape
     torch.Size([5, 256])
     """
+    if not isinstance(settings, Settings):
+        raise InputError(f"settings must be imix.Settings(...); got {settings!r}")
     joined = ranks.start()
     try:
         folder = None if out is None else Path(out)
         check_extras(settings.tensorboard, settings.wandb)
         if folder is not None:
             _check_folder(folder, resume, overwrite)
+            distributed.wait()  # or a quick rank makes the folder that a slow one then finds taken
         elif settings.tensorboard or settings.wandb:
             raise InputError("tensorboard and wandb need a run folder; give out=...")
         with stopping_at_once(folder is not None), ranks.naming_lost_ranks(), ExitStack() as held:
@@ -127,7 +131,7 @@ def _pretrain(
         )
     finally:
         log.close()
-    made.whole.eval()
+    made.whole.eval().cpu()  # as `Run.load` gives it
     if folder is not None and distributed.rank() == 0:
         save_encoder(folder / "encoder.safetensors", made.whole, made.architecture)
     distributed.wait()
@@ -161,6 +165,8 @@ def _open_folder(folder: Path, config: dict[str, Any], overwrite: bool, held: Ex
             held.enter_context(files.locked(folder, wait=False))
         except BlockingIOError as error:
             raise InputError(f"another command is training in {str(folder)!r}; wait for it, or give --out") from error
+        for left in folder.glob(".*.unfinished"):  # by a run that was killed; none writes but this one
+            left.unlink(missing_ok=True)
         if overwrite:
             clear(folder)
         if overwrite or not (folder / "config.json").exists():
@@ -212,16 +218,19 @@ def _headline(data: Data, settings: Settings, made: Made, batch_size: int, steps
     world = distributed.world_size()
     mix = "" if settings.mix == "none" else f" + i-Mix ({settings.mix}, alpha {settings.alpha:g})"
     parts = made.views.modules() if isinstance(made.views, nn.Module) else []
-    steps_of_views = ", ".join(str(part) for part in parts if type(part).__module__.startswith("imix.augment"))
+    steps_of_views = ", ".join(
+        str(part) for part in parts if type(part).__module__.startswith("imix.augment") and not isinstance(part, Cells)
+    )
     encoder = made.learner.encoder
     name = type(encoder).__name__ if made.architecture["encoder"] == "custom" else settings.encoder
     weights = sum(parameter.numel() for parameter in encoder.parameters())
     precision = "bf16" if uses_bf16(settings, made.device) else "fp32"
+    left = len(data.train) - steps * batch_size  # others in each epoch
     return (
         f"{settings.method}{mix} on {data.name}: {len(data.train):,} samples of "
         f"{data.train.shape or 'several fields'}, "
         f"{f'views by {steps_of_views}, ' if steps_of_views else ''}"
         f"effective batch {batch_size} = {world} rank(s) x {batch_size // world}, "
-        f"{settings.epochs} epochs x {steps} steps, "
+        f"{settings.epochs} epochs x {steps} steps{f' ({left} samples wait for the next)' if left else ''}, "
         f"encoder {name} ({weights / 1e6:.2f} M weights, {made.learner.width} features), {made.device}, {precision}"
     )

@@ -43,6 +43,11 @@ class Watch:
                 f"the weights {broken[0]} and {len(broken) - 1} more are not finite after step {step}. {self.advice}"
             )
 
+    def features(self, features: Tensor, step: int) -> None:
+        """Raise if a feature, in evaluation mode, is NaN or infinite."""
+        if not features.isfinite().all():
+            raise TrainingError(f"the encoder's features are not finite after step {step}. {self.advice}")
+
     def due(self, step: int, before: int) -> bool:
         """Whether it is time for a look, at a step, with the record `before` having been written at that one.
 
