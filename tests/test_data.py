@@ -57,7 +57,8 @@ def test_the_callers_array_is_not_changed_by_training():
         (np.array([[0, 1], [np.nan, 2], [np.inf, 0]]), None, "column '0' .* has 1 infinite values, the first in row 2"),
         (np.full((2, 2), 1e300), None, "too large"),
         (np.ones((4, 0)), None, r"got shape \(4, 0\)"),
-        (np.ones((4, 2)), [0, 1, np.nan, 1], "NaN at row 2"),
+        (np.ones((4, 2)), [0, 1, 0.5, 1], "have fractions"),
+        (np.ones((2, 2)), [np.nan, np.nan], "none of the samples of the data has a label"),
         (np.ones((3, 2)), np.array(["a", None, 1], dtype=object), "cannot be sorted"),
         ([torch.ones(3), torch.ones(3)], None, "ambiguous"),
         (torch.ones(3, 2, dtype=torch.complex64), None, "complex"),
@@ -81,6 +82,13 @@ def test_data_that_was_read_is_not_read_another_way():
     assert load(data) is load(data, reading=reading) is data
     with pytest.raises(InputError, match="how to read belongs to data that is to be read, and given is"):
         load(data, reading=Reading(fraction=0.1))
+
+
+def test_arrays_may_be_labelled_in_part():
+    for labels in ([2.0, np.nan, 0.0, 2.0], np.array([2, None, 0, 2], dtype=object)):
+        data = load(np.ones((4, 2)), labels)
+        assert data.train.labels.tolist() == [1, -1, 0, 1]
+        assert list(data.class_names) == ["0", "2"]
 
 
 def test_files_that_cannot_be_read_are_refused_by_name(tmp_path):

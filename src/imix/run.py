@@ -5,6 +5,8 @@
     checkpoint.pt         everything needed to go on, atomically replaced
     encoder.safetensors   the result: standardisation and encoder, with their architecture in the header
     evaluations.jsonl     what `imix evaluate` found
+    detection.pt          a detector that is being fine-tuned; gone when it is done
+    tensorboard/          where that was asked for
 
 Nothing is ever unpickled from it.
 """

@@ -24,6 +24,7 @@ from imix.data.speech_commands import speech_commands, speech_commands_v2
 from imix.data.table import Table
 from imix.data.tabular import encode_frames, encode_labels, read_frames
 from imix.data.uci import covtype, higgs1m, higgs100k
+from imix.distributed import rank_0_first
 from imix.errors import InputError
 from imix.settings import Reading
 
@@ -94,7 +95,9 @@ def _read(data: str | Path, reading: Reading, table: Table | None) -> Data:
     if name in FOLDERS:
         return FOLDERS[name](reading)
     if name in NAMED:
-        named = _assemble(name, NAMED[name](reading), reading, table)
+        with rank_0_first():  # which fetches it for all
+            parts = NAMED[name](reading)
+        named = _assemble(name, parts, reading, table)
         if name not in CLASSES:
             return named
         words = CLASSES[name].split()

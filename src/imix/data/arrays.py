@@ -48,19 +48,31 @@ def samples(inputs: Any, name: str) -> Batch:
 
 
 def class_numbers(labels: Any, n: int, name: str, known: Any = None) -> tuple[Tensor, np.ndarray]:
-    """Labels (N,) as 0, 1, ... and the classes these stand for: those `known`, or all there are, sorted."""
+    """Labels (N,) as 0, 1, ... and the classes these stand for: those `known`, or all there are, sorted.
+
+    NaN and None are no labels; they become -1.
+    """
     values = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
     if values.shape != (n,):
         raise InputError(f"the {n} samples of {name} need labels of shape ({n},); got {values.shape}")
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        raise InputError(f"the labels of {name} have NaN at row {int(np.isnan(values).argmax())}")
+    missing = values != values  # NaN
+    if values.dtype.kind == "O":
+        missing = np.array([value is None or value != value for value in values], bool)
+    numbers, values = np.full(n, -1), values[~missing]
+    if values.dtype.kind == "f":
+        if not (values == np.round(values)).all():
+            raise InputError(f"labels are classes, and those of {name} have fractions, such as {values[0]:g}")
+        values = values.astype(np.int64)
+    if not len(values):
+        raise InputError(f"none of the samples of {name} has a label; give none at all")
     try:
         classes = np.unique(values) if known is None else known
     except TypeError as error:
         raise InputError(f"the labels of {name} are of several kinds that cannot be sorted: {error}") from error
     if not np.isin(values, classes).all():
         raise InputError(f"{name} has labels that the training samples have not: {np.setdiff1d(values, classes)[:5]}")
-    return torch.from_numpy(np.searchsorted(classes, values)), classes
+    numbers[~missing] = np.searchsorted(classes, values)
+    return torch.from_numpy(numbers), classes
 
 
 def _read(path: Path, kind: type) -> Any:
