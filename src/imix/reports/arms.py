@@ -104,7 +104,8 @@ def _results(runs: Sequence[Run]) -> dict[str, list[Result]]:
                 continue
             views = ", with views" if "views" in result.constants else ""
             other = "" if result.data == run.config["data"]["name"] else f" on {Path(result.data).name}"
-            last[f"{result.protocol}{views}{other}"] = result
+            anew = ", standardised anew" if "standardised" in result.constants else ""
+            last[f"{result.protocol}{views}{other}{anew}"] = result
         for name, result in last.items():
             found.setdefault(name, []).append(result)
     return found
