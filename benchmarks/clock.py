@@ -14,11 +14,9 @@ from torch import Tensor
 
 from imix.data import Data
 from imix.methods import Method
-from imix.mix import InputMix
 from imix.settings import Settings
 from imix.train.build import make_all
-from imix.train.device import channels_last
-from imix.train.step import Objective, make_optimizer, taking_steps
+from imix.train.step import make_objective, make_optimizer, taking_steps
 
 READY = ExitStack()  # steps can be taken until the process ends
 
@@ -126,8 +124,7 @@ def make_step(data: Data, settings: Settings) -> tuple[Callable[[], Tensor], Met
     """
     made = make_all(data, settings)
     learner, device = made.learner, made.device
-    channels_last(learner.to(device)).train()
-    objective = Objective(learner, made.views, InputMix(settings.input_mix) if settings.input_mix else None).to(device)
+    objective = make_objective(learner, made.views, settings, device)
     steps = len(made.source) // settings.batch_size
     optimizer = make_optimizer(learner, settings, device)
     step = READY.enter_context(taking_steps(objective, learner, optimizer, settings, device, steps, made.recorded))

@@ -17,13 +17,12 @@ from torch import Tensor, nn
 from imix.augment import Augment
 from imix.batch import Batch, map_fields
 from imix.data import Data, Tensors, load
-from imix.mix import InputMix
 from imix.settings import Reading, Settings
 from imix.train.build import Made, make_all
-from imix.train.device import channels_last, compiles, uses_bf16
+from imix.train.device import compiles, uses_bf16
 from imix.train.loop import global_batch_size
 from imix.train.randomness import epoch_order, own_randomness
-from imix.train.step import BEFORE_RECORDING, Objective, Step, make_optimizer, taking_steps
+from imix.train.step import BEFORE_RECORDING, Objective, Step, make_objective, make_optimizer, taking_steps
 
 LR = 1e-3
 FEWEST = 3  # steps that are measured
@@ -84,11 +83,10 @@ def bench(
     loaded = _pictures() if data is None else load(data, labels, reading)
     made = make_all(loaded, settings, encoder, augment)
     learner, device = made.learner, made.device
-    channels_last(learner.to(device)).train()
     batch_size = global_batch_size(settings, len(made.source))
     steps = len(made.source) // batch_size
+    objective = make_objective(learner, made.views, settings, device)
     optimizer = make_optimizer(learner, settings, device)
-    objective = Objective(learner, made.views, InputMix(settings.input_mix) if settings.input_mix else None).to(device)
     first = next(_samples(made, settings, steps, batch_size))
     with own_randomness(device):
         in_place = InPlace(objective, first[0])

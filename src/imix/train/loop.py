@@ -21,15 +21,13 @@ from imix.batch import as_floats, fields, map_fields
 from imix.data import Source
 from imix.errors import InputError, Interrupted
 from imix.methods import Method
-from imix.mix import InputMix
 from imix.settings import Settings
 from imix.train import checkpoint
-from imix.train.device import channels_last
 from imix.train.health import health
 from imix.train.log import Log
 from imix.train.randomness import epoch_order
 from imix.train.schedule import learning_rate, warmup_epochs
-from imix.train.step import Objective, make_optimizer, taking_steps
+from imix.train.step import make_objective, make_optimizer, taking_steps
 from imix.train.stopping import stopping
 from imix.train.watch import Watch, advice
 
@@ -60,7 +58,7 @@ def train(
     share = batch_size // world
     steps = len(source) // batch_size
 
-    channels_last(learner.to(device)).train()
+    objective: nn.Module = make_objective(learner, augment, settings, device)
     if world > 1 and settings.sync_bn:
         distributed.SyncBatchNorm.convert(learner)
     epoch, step, losses = 0, 0, list[Tensor]()
@@ -74,8 +72,6 @@ def train(
         raise InputError(f"the checkpoint is of another encoder: {reason}") from error
     if not (0 <= epoch <= settings.epochs and 0 <= step < steps):
         raise InputError(f"the checkpoint is of another run: it was made in epoch {epoch}, before step {step}")
-    objective: nn.Module = Objective(learner, augment, InputMix(settings.input_mix) if settings.input_mix else None)
-    objective.to(device)
     if world > 1:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # its new name is not known to older torch

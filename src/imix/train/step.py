@@ -14,7 +14,7 @@ from imix.errors import InputError
 from imix.methods import Method
 from imix.mix import InputMix
 from imix.settings import Settings
-from imix.train.device import compiles, fastest_algorithms, uses_bf16
+from imix.train.device import channels_last, compiles, fastest_algorithms, uses_bf16
 from imix.train.randomness import own_randomness, seed_all
 
 BEFORE_RECORDING = 3  # steps taken as they are, in which memory, algorithms and the optimiser's state are settled
@@ -47,6 +47,12 @@ class Objective(nn.Module):
                 mixed = self.input_mix(concatenate(views))
                 views = [map_fields(lambda x, at=at: x[at : at + n], mixed) for at in range(0, n * len(views), n)]
             return [map_fields(laid_out, view) for view in views]
+
+
+def make_objective(learner: Method, augment: Augment, settings: Settings, device: torch.device) -> Objective:
+    """The learner on its device, ready to be trained, in its objective."""
+    channels_last(learner.to(device)).train()
+    return Objective(learner, augment, InputMix(settings.input_mix) if settings.input_mix else None).to(device)
 
 
 class Step:
