@@ -123,12 +123,10 @@ def make_step(data: Data, settings: Settings) -> tuple[Callable[[], Tensor], Met
     Of a recorded step the fourth call is the one that records it.
     """
     made = make_all(data, settings)
-    learner, device = made.learner, made.device
-    objective = make_objective(learner, made.views, settings, device)
-    steps = len(made.source) // settings.batch_size
-    optimizer = make_optimizer(learner, settings, device)
-    step = READY.enter_context(taking_steps(objective, learner, optimizer, settings, device, steps, made.recorded))
-    batch, labels = next(made.source.batches([torch.arange(settings.batch_size)]))
+    learner = made.learner
+    objective, optimizer = make_objective(made), make_optimizer(learner, settings, made.device)
+    step = READY.enter_context(taking_steps(objective, optimizer, made))
+    batch, labels = next(made.source.batches([torch.arange(made.batch_size)]))
     labels = labels if learner.supervised else None
     taken = 0
 

@@ -21,9 +21,8 @@ import imix
 from imix import InputError, Reading, Settings, TrainingError, files
 from imix.augment import Masking
 from imix.train import checkpoint
-from imix.train.build import make_method
+from imix.train.build import global_batch_size, make_method
 from imix.train.log import Log
-from imix.train.loop import global_batch_size
 from imix.train.randomness import BEFORE_TRAINING, epoch_order, seed_all
 from imix.train.schedule import learning_rate
 from imix.train.step import Objective, RecordedStep, make_optimizer

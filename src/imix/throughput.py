@@ -20,7 +20,6 @@ from imix.data import Data, Tensors, load
 from imix.settings import Reading, Settings
 from imix.train.build import Made, make_all
 from imix.train.device import compiles, uses_bf16
-from imix.train.loop import global_batch_size
 from imix.train.randomness import epoch_order, own_randomness
 from imix.train.step import BEFORE_RECORDING, Objective, Step, make_objective, make_optimizer, taking_steps
 
@@ -82,31 +81,27 @@ def bench(
     """
     loaded = _pictures() if data is None else load(data, labels, reading)
     made = make_all(loaded, settings, encoder, augment)
-    learner, device = made.learner, made.device
-    batch_size = global_batch_size(settings, len(made.source))
-    steps = len(made.source) // batch_size
-    objective = make_objective(learner, made.views, settings, device)
-    optimizer = make_optimizer(learner, settings, device)
-    first = next(_samples(made, settings, steps, batch_size))
+    device = made.device
+    objective = make_objective(made)
+    optimizer = make_optimizer(made.learner, settings, device)
+    first = next(_samples(made))
     with own_randomness(device):
         in_place = InPlace(objective, first[0])
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     if progress:
         print("measuring ...", file=sys.stderr, flush=True)
-    how = learner, optimizer, settings, device, steps, made.recorded
-    with taking_steps(in_place, *how) as bare_step, taking_steps(objective, *how) as step:
-        everything = _samples(made, settings, steps, batch_size)
-        ways = (bare_step, itertools.repeat(first)), (step, itertools.repeat(first)), (step, everything)
+    with taking_steps(in_place, optimizer, made) as bare_step, taking_steps(objective, optimizer, made) as step:
+        ways = (bare_step, itertools.repeat(first)), (step, itertools.repeat(first)), (step, _samples(made))
         bare, with_views, whole = _steps_per_second(ways, device, duration)
-    views = learner.views * batch_size
+    views = made.learner.views * made.batch_size
     return Throughput(
-        _described(loaded.name, settings, encoder, made, steps),
+        _described(loaded.name, made),
         bare * views,
         with_views * views,
         whole * views,
         views,
-        steps,
+        made.steps,
         settings.epochs,
         torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
     )
@@ -124,11 +119,11 @@ class InPlace(Objective):
         return self.made
 
 
-def _samples(made: Made, settings: Settings, steps: int, batch_size: int) -> Iterator[Samples]:
+def _samples(made: Made) -> Iterator[Samples]:
     """Batches on the device, with labels for methods that take them, in the order of a run that never ends."""
     for epoch in itertools.count():
-        order = epoch_order(settings.seed, epoch, len(made.source))[: steps * batch_size].view(steps, batch_size)
-        for batch, labels in made.source.batches(order):
+        order = epoch_order(made.settings.seed, epoch, len(made.source))[: made.steps * made.batch_size]
+        for batch, labels in made.source.batches(order.view(made.steps, made.batch_size)):
             batch = map_fields(lambda x: x.to(made.device, non_blocking=True), batch)
             yield batch, labels.to(made.device) if made.learner.supervised and labels is not None else None
 
@@ -157,13 +152,11 @@ def _steps_per_second(
     return [steps / seconds for steps, seconds in zip(taken, spent, strict=True)]
 
 
-def _described(name: str, settings: Settings, encoder: nn.Module | None, made: Made, steps: int) -> str:
-    mix = "" if settings.mix == "none" else f" + i-Mix ({settings.mix})"
-    network = settings.encoder if encoder is None else type(encoder).__name__
-    how = [str(made.device), "bf16" if uses_bf16(settings, made.device) else "fp32"]
-    how += ["compiled"] if compiles(settings, made.device, steps) else []
+def _described(name: str, made: Made) -> str:
+    how = [str(made.device), "bf16" if uses_bf16(made.settings, made.device) else "fp32"]
+    how += ["compiled"] if compiles(made.settings, made.device, made.steps) else []
     how += ["recorded"] if made.recorded else []
-    return f"{settings.method}{mix} on {name}, {network}, {', '.join(how)}"
+    return f"{made.title} on {name}, {made.network}, {', '.join(how)}"
 
 
 def _pictures() -> Data:

@@ -13,6 +13,7 @@ from imix.data import Data, Source, Tensors
 from imix.data.mel import LogMel, Reals
 from imix.data.pictures import Pictures
 from imix.data.standardise import Standardise
+from imix.distributed import world_size
 from imix.encoders import width_of
 from imix.errors import InputError
 from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair, evaluating
@@ -32,6 +33,7 @@ SOFTMAX = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNP
 class Made:
     """What a run is made of: everything that steps need."""
 
+    settings: Settings
     device: torch.device
     architecture: dict[str, Any]  # from which the encoder is built again
     whole: nn.Sequential  # the encoder with what makes its input
@@ -39,6 +41,26 @@ class Made:
     learner: Method
     views: Augment
     recorded: bool  # whether steps can be; see `RecordedStep`
+    batch_size: int  # of all ranks together
+
+    @property
+    def steps(self) -> int:
+        """Of an epoch; the samples that are left over differ from one to the next."""
+        return len(self.source) // self.batch_size
+
+    @property
+    def title(self) -> str:
+        """Method and mixing."""
+        settings = self.settings
+        return settings.method + (
+            "" if settings.mix == "none" else f" + i-Mix ({settings.mix}, alpha {settings.alpha:g})"
+        )
+
+    @property
+    def network(self) -> str:
+        """What the encoder is called."""
+        own = self.architecture["encoder"] == "custom"
+        return type(self.whole[-1]).__name__ if own else self.settings.encoder
 
 
 def make_all(data: Data, settings: Settings, encoder: nn.Module | None = None, augment: Augment | None = None) -> Made:
@@ -76,7 +98,22 @@ def make_all(data: Data, settings: Settings, encoder: nn.Module | None = None, a
             f"method {settings.method!r} needs labels, and {int((source.labels < 0).sum())} rows have none"
         )
     recorded = records(settings, device, ours=encoder is None and augment is None)
-    return Made(device, architecture, whole, source, learner, views, recorded)
+    batch_size = global_batch_size(settings, len(source))
+    return Made(settings, device, architecture, whole, source, learner, views, recorded, batch_size)
+
+
+def global_batch_size(settings: Settings, n: int) -> int:
+    """The batch of all ranks together: as set, or all the data where that is less; a multiple of the ranks."""
+    world = world_size()
+    if settings.batch_size % world:
+        raise InputError(f"a batch of {settings.batch_size} cannot be shared by {world} ranks; choose a multiple")
+    batch_size = min(settings.batch_size, n // world * world)
+    if batch_size // world < 2:
+        raise InputError(
+            f"a batch of {batch_size} on {world} rank(s) leaves fewer than 2 samples each: batch normalisation and "
+            f"contrast need at least 2 (batch_size={settings.batch_size}, {n} samples)"
+        )
+    return batch_size
 
 
 def make_mix(settings: Settings) -> MixOperator | None:

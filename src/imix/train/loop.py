@@ -16,13 +16,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from imix import distributed
-from imix.augment import Augment
 from imix.batch import as_floats, fields, map_fields
 from imix.data import Source
 from imix.errors import InputError, Interrupted
-from imix.methods import Method
-from imix.settings import Settings
 from imix.train import checkpoint
+from imix.train.build import Made
 from imix.train.health import health
 from imix.train.log import Log
 from imix.train.randomness import epoch_order
@@ -38,27 +36,21 @@ AGREE_SECONDS = 1.0  # and about how long that may take where steps are slow
 
 
 def train(
-    learner: Method,
-    source: Source,
-    settings: Settings,
-    augment: Augment,
+    made: Made,
     log: Log,
-    device: torch.device,
     checkpoint_path: Path | None = None,
     state: dict[str, Any] | None = None,
-    recorded: bool = False,
     probe: Callable[[], dict[str, float]] | None = None,
 ) -> None:
-    """Train `learner` in place, from the beginning or from a checkpoint's `state`; see `RecordedStep`.
+    """Train the learner in place, from the beginning or from a checkpoint's `state`.
 
     What `probe` finds every `knn_every` epochs goes into the record.
     """
     world, rank = distributed.world_size(), distributed.rank()
-    batch_size = global_batch_size(settings, len(source))
-    share = batch_size // world
-    steps = len(source) // batch_size
+    settings, device, learner, source = made.settings, made.device, made.learner, made.source
+    batch_size, steps = made.batch_size, made.steps
 
-    objective: nn.Module = make_objective(learner, augment, settings, device)
+    objective: nn.Module = make_objective(made)
     if world > 1 and settings.sync_bn:
         distributed.SyncBatchNorm.convert(learner)
     epoch, step, losses = 0, 0, list[Tensor]()
@@ -78,15 +70,8 @@ def train(
             objective = DistributedDataParallel(objective, broadcast_buffers=False)
     peak = learning_rate(settings, batch_size, warmup_epochs(settings), 0, steps)
     total = settings.epochs * steps
-    watch = Watch(learner.chance(batch_size), advice(peak), total, after=warmup_epochs(settings) * steps)
-
-    def batch_at(done: int) -> tuple[str, str]:
-        at_epoch, at = divmod(done - 1, steps)
-        rows = epoch_order(settings.seed, at_epoch, len(source))[at * batch_size : (at + 1) * batch_size]
-        shown = ", ".join(map(str, rows[:8].tolist())) + (f" and {len(rows) - 8} more" if len(rows) > 8 else "")
-        return f" (epoch {at_epoch + 1}, batch {at + 1} of {steps}: samples {shown})", odd_sample(source, rows)
-
-    watch.batch_at = batch_at
+    warm = warmup_epochs(settings) * steps
+    watch = Watch(learner.chance(batch_size), advice(peak), total, warm, lambda step: _batch_of(made, step))
 
     def save() -> None:
         pending = distributed.mean_over_ranks(torch.stack(losses)) if losses else torch.empty(0)
@@ -110,12 +95,12 @@ def train(
     rounds = Rounds()
     stop_asked: Callable[[], bool] | None = None
     with (
-        taking_steps(objective, learner, optimizer, settings, device, steps, recorded) as take_step,
+        taking_steps(objective, optimizer, made) as take_step,
         ExitStack() as listening,
     ):
         while epoch < settings.epochs:
             order = epoch_order(settings.seed, epoch, len(source))
-            own = order[: steps * batch_size].view(steps, world, share)[step:, rank]
+            own = order[: steps * batch_size].view(steps, world, batch_size // world)[step:, rank]
             for batch, known in source.batches(own):
                 lr = learning_rate(settings, batch_size, epoch, step, steps)
                 batch = map_fields(lambda x: x.to(device, non_blocking=True), batch)
@@ -143,7 +128,7 @@ def train(
                     if watch.due(
                         done, before=max((done - 1) // RECORD_EVERY * RECORD_EVERY, (done - 1) // steps * steps)
                     ):
-                        first, second = (learner.encode(augment(as_floats(batch))) for _ in range(2))
+                        first, second = (learner.encode(made.views(as_floats(batch))) for _ in range(2))
                         watch.features(first, done)
                         record |= health(first, second, known)
                         watch.alive(done, record["loss"], first)
@@ -181,6 +166,15 @@ class Rounds:
         return tuple(map(bool, found))
 
 
+def _batch_of(made: Made, step: int) -> tuple[str, str]:
+    """Which batch a step took, and what is odd in it, in words."""
+    epoch, at = divmod(step - 1, made.steps)
+    order = epoch_order(made.settings.seed, epoch, len(made.source))
+    rows = order[at * made.batch_size : (at + 1) * made.batch_size]
+    shown = ", ".join(map(str, rows[:8].tolist())) + (f" and {len(rows) - 8} more" if len(rows) > 8 else "")
+    return f" (epoch {epoch + 1}, batch {at + 1} of {made.steps}: samples {shown})", odd_sample(made.source, rows)
+
+
 def odd_sample(source: Source, rows: Tensor) -> str:
     """The first of these samples that has values that are no numbers or very large, in words, if one has."""
     for field in fields(next(source.batches([rows]))[0]):
@@ -194,17 +188,3 @@ def odd_sample(source: Source, rows: Tensor) -> str:
         if largest.max() > LARGE:
             return f"sample {int(rows[largest.argmax()])} has values up to {float(largest.max()):.3g}"
     return ""
-
-
-def global_batch_size(settings: Settings, n: int) -> int:
-    """The batch of all ranks together: as set, or all the data where that is less; a multiple of the ranks."""
-    world = distributed.world_size()
-    if settings.batch_size % world:
-        raise InputError(f"a batch of {settings.batch_size} cannot be shared by {world} ranks; choose a multiple")
-    batch_size = min(settings.batch_size, n // world * world)
-    if batch_size // world < 2:
-        raise InputError(
-            f"a batch of {batch_size} on {world} rank(s) leaves fewer than 2 samples each: batch normalisation and "
-            f"contrast need at least 2 (batch_size={settings.batch_size}, {n} samples)"
-        )
-    return batch_size

@@ -24,7 +24,7 @@ from imix.train import checkpoint
 from imix.train.build import Made, make_all
 from imix.train.device import uses_bf16
 from imix.train.log import Lines, Log, Progress, Sink, TensorBoard, WandB, check_extras
-from imix.train.loop import global_batch_size, train
+from imix.train.loop import train
 from imix.train.stopping import stopping_at_once
 
 # What may differ when a run is resumed: where it runs and what it tells.
@@ -86,7 +86,6 @@ def _pretrain(
     held: ExitStack,
 ) -> Run:
     made = make_all(data, settings, encoder, augment)
-    learner, source, device = made.learner, made.source, made.device
     config = {
         "settings": asdict(settings),
         "data": {
@@ -105,30 +104,17 @@ def _pretrain(
         },
     }
     config = json.loads(json.dumps(config))  # as it will be read
-    batch_size = global_batch_size(settings, len(source))
-    probe = make_probe(made.whole, data, settings, device) if settings.knn_every else None
+    probe = make_probe(made.whole, data, settings, made.device) if settings.knn_every else None
 
     state = None if folder is None else _open_folder(folder, config, overwrite, held)
-    steps = len(source) // batch_size
-    done = state["epoch"] * steps + state["step"] if state else 0
-    log = _open_log(folder, config, settings, steps, done, progress)
+    done = state["epoch"] * made.steps + state["step"] if state else 0
+    log = _open_log(folder, config, settings, made.steps, done, progress)
     if distributed.rank() == 0 and progress:
         if data.table is not None:
             print(f"{data.name}: {data.table}", file=sys.stderr)
-        print(_headline(data, settings, made, batch_size, steps), file=sys.stderr)
+        print(_headline(data, made), file=sys.stderr)
     try:
-        train(
-            learner,
-            source,
-            settings,
-            made.views,
-            log,
-            device,
-            folder / "checkpoint.pt" if folder else None,
-            state,
-            made.recorded,
-            probe,
-        )
+        train(made, log, folder / "checkpoint.pt" if folder else None, state, probe)
     finally:
         log.close()
     made.whole.eval().cpu()  # as `Run.load` gives it
@@ -213,24 +199,22 @@ def _open_log(
     return Log(sinks, records)
 
 
-def _headline(data: Data, settings: Settings, made: Made, batch_size: int, steps: int) -> str:
+def _headline(data: Data, made: Made) -> str:
     """What is about to run, the effective batch included."""
-    world = distributed.world_size()
-    mix = "" if settings.mix == "none" else f" + i-Mix ({settings.mix}, alpha {settings.alpha:g})"
+    batch_size, steps, world = made.batch_size, made.steps, distributed.world_size()
     parts = made.views.modules() if isinstance(made.views, nn.Module) else []
     steps_of_views = ", ".join(
         str(part) for part in parts if type(part).__module__.startswith("imix.augment") and not isinstance(part, Cells)
     )
-    encoder = made.learner.encoder
-    name = type(encoder).__name__ if made.architecture["encoder"] == "custom" else settings.encoder
-    weights = sum(parameter.numel() for parameter in encoder.parameters())
-    precision = "bf16" if uses_bf16(settings, made.device) else "fp32"
+    weights = sum(parameter.numel() for parameter in made.learner.encoder.parameters())
+    precision = "bf16" if uses_bf16(made.settings, made.device) else "fp32"
     left = len(data.train) - steps * batch_size  # others in each epoch
     return (
-        f"{settings.method}{mix} on {data.name}: {len(data.train):,} samples of "
+        f"{made.title} on {data.name}: {len(data.train):,} samples of "
         f"{data.train.shape or 'several fields'}, "
         f"{f'views by {steps_of_views}, ' if steps_of_views else ''}"
         f"effective batch {batch_size} = {world} rank(s) x {batch_size // world}, "
-        f"{settings.epochs} epochs x {steps} steps{f' ({left} samples wait for the next)' if left else ''}, "
-        f"encoder {name} ({weights / 1e6:.2f} M weights, {made.learner.width} features), {made.device}, {precision}"
+        f"{made.settings.epochs} epochs x {steps} steps{f' ({left} samples wait for the next)' if left else ''}, "
+        f"encoder {made.network} ({weights / 1e6:.2f} M weights, {made.learner.width} features), "
+        f"{made.device}, {precision}"
     )

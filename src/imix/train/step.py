@@ -14,6 +14,7 @@ from imix.errors import InputError
 from imix.methods import Method
 from imix.mix import InputMix
 from imix.settings import Settings
+from imix.train.build import Made
 from imix.train.device import channels_last, compiles, fastest_algorithms, uses_bf16
 from imix.train.randomness import own_randomness, seed_all
 
@@ -49,10 +50,11 @@ class Objective(nn.Module):
             return [map_fields(laid_out, view) for view in views]
 
 
-def make_objective(learner: Method, augment: Augment, settings: Settings, device: torch.device) -> Objective:
+def make_objective(made: Made) -> Objective:
     """The learner on its device, ready to be trained, in its objective."""
-    channels_last(learner.to(device)).train()
-    return Objective(learner, augment, InputMix(settings.input_mix) if settings.input_mix else None).to(device)
+    channels_last(made.learner.to(made.device)).train()
+    input_mix = InputMix(made.settings.input_mix) if made.settings.input_mix else None
+    return Objective(made.learner, made.views, input_mix).to(made.device)
 
 
 class Step:
@@ -134,27 +136,20 @@ class RecordedStep(Step):
 
 
 @contextmanager
-def taking_steps(
-    objective: nn.Module,
-    learner: Method,
-    optimizer: torch.optim.Optimizer,
-    settings: Settings,
-    device: torch.device,
-    steps: int,
-    recorded: bool,
-) -> Iterator[Step]:
-    """What takes a step, compiled and recorded as the settings say for epochs of that many steps.
+def taking_steps(objective: nn.Module, optimizer: torch.optim.Optimizer, made: Made) -> Iterator[Step]:
+    """What takes a step, compiled and recorded as the settings say.
 
     The caller's random numbers are left as they were.
     """
-    kind = RecordedStep if recorded else Step
+    settings, device = made.settings, made.device
+    kind = RecordedStep if made.recorded else Step
     with own_randomness(device), fastest_algorithms(), ExitStack() as compiling:
-        if compiles(settings, device, steps):
+        if compiles(settings, device, made.steps):
             objective.compile()
             warnings.filterwarnings("ignore", "Torchinductor does not support code generation for complex")
             # Unasked it may only ever help: where it fails, the step runs as it is.
             compiling.enter_context(torch._dynamo.config.patch(suppress_errors=settings.compile is None))
-        yield kind(objective, learner, optimizer, device, uses_bf16(settings, device))
+        yield kind(objective, made.learner, optimizer, device, uses_bf16(settings, device))
 
 
 def make_optimizer(

@@ -17,19 +17,24 @@ CLOSE = 1e-3  # how near to chance (relative) a loss, and how near to 0 a spread
 class Watch:
     """Stops a run that learns nothing, and says why."""
 
-    def __init__(self, chance: float | None, advice: str, total_steps: int, after: int = 0) -> None:
-        self.chance = chance
-        self.advice = advice
+    def __init__(
+        self,
+        chance: float | None,
+        advice: str,
+        total_steps: int,
+        after: int = 0,
+        batch_of: Callable[[int], tuple[str, str]] = lambda step: ("", ""),  # which it was, and what is odd in it
+    ) -> None:
+        self.chance, self.advice, self.batch_of = chance, advice, batch_of
         self.every = max(FEWEST, min(EVERY, total_steps // 10))
         self.after = after
-        self.batch_at: Callable[[int], tuple[str, str]] = lambda step: ("", "")  # which it was, and what is odd in it
         self.at_chance = self.without_spread = 0
 
     def finite(self, losses: list[float], last_step: int) -> None:
         """Raise if one of these losses, those up to `last_step`, is NaN or infinite."""
         for step, loss in enumerate(losses, last_step + 1 - len(losses)):
             if not math.isfinite(loss):
-                batch, odd = self.batch_at(step)
+                batch, odd = self.batch_of(step)
                 cause = odd or "a learning rate that is too high, or an encoder that overflows in low precision"
                 raise TrainingError(
                     f"the loss became {loss} at step {step}{batch}. Likely cause: {cause}. {self.advice}"
