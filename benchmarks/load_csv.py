@@ -19,7 +19,7 @@ COLUMNS = 28
 READ = {
     "imix": """
 import imix.data
-data = imix.data.load(path, reading=imix.Reading(label="label"))
+data = imix.data.load(path, imix.Reading(label="label"))
 assert data.train.inputs.shape[1] == 28, data.table
 """,
     "pandas": """

@@ -73,20 +73,20 @@ def test_the_callers_array_is_not_changed_by_training():
 )
 def test_data_that_cannot_be_used_is_refused_by_name(data, labels, message):
     with pytest.raises(InputError, match=message):
-        load(data, labels)
+        load(data, labels=labels)
 
 
 def test_data_that_was_read_is_not_read_another_way():
     reading = Reading(fraction=0.5)
     data = load(np.ones((8, 2)), reading=reading)
-    assert load(data) is load(data, reading=reading) is data
+    assert load(data) is load(data, reading) is data
     with pytest.raises(InputError, match="how to read belongs to data that is to be read, and given is"):
-        load(data, reading=Reading(fraction=0.1))
+        load(data, Reading(fraction=0.1))
 
 
 def test_arrays_may_be_labelled_in_part():
     for labels in ([2.0, np.nan, 0.0, 2.0], np.array([2, None, 0, 2], dtype=object)):
-        data = load(np.ones((4, 2)), labels)
+        data = load(np.ones((4, 2)), labels=labels)
         assert data.train.labels.tolist() == [1, -1, 0, 1]
         assert list(data.class_names) == ["0", "2"]
 

@@ -619,7 +619,8 @@ def test_a_small_detector_learns_its_images(shapes, capsys):
     assert result.ap50 > 0.9
     assert set(result.per_class) == set(SHAPES)
     told = capsys.readouterr().err
-    assert "160/160  loss" in told and "s left" in told and "12/12  test images" in told
+    assert "fine-tuning: 160 of 160 steps  loss" in told and "s left" in told
+    assert "detecting: 12 of 12 test images" in told
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------

@@ -66,6 +66,18 @@ def test_supervised_methods_use_y_and_others_do_not():
         IMixTransformer(**QUICK, method="supnpair").fit(X)
 
 
+@pytest.mark.parametrize("method", ["moco", "byol"])
+def test_what_belongs_to_a_method_can_be_set(method):
+    assert (
+        IMixTransformer(**QUICK, method=method, head="linear", dim=4, queue=32, momentum=0.9, symmetric=True)
+        .fit(X)
+        .transform(X)
+        .shape
+    ) == (178, 8)
+    with pytest.raises(ValueError, match="momentum must lie within 0 and 1"):
+        IMixTransformer(**QUICK, method=method, momentum=2.0).fit(X)
+
+
 def test_parameters_that_cannot_be_are_refused_by_name():
     with pytest.raises(ValueError, match="unknown method 'pca'; choose from npair"):
         IMixTransformer(method="pca").fit(X)

@@ -17,7 +17,7 @@ import imix
 from imix import InputError, encoders
 from imix.data.mel import Clip
 from imix.data.standardise import Standardise
-from imix.export import detectron2_name, export, traced
+from imix.exports import detectron2_name, export, traced
 from imix.run import Run, assemble, save_encoder
 
 

@@ -247,7 +247,7 @@ def test_images_are_augmented_as_colours_and_standardised_after():
 
 def test_views_are_those_asked_for_or_the_data_sets_own(tmp_path):
     np.savez(tmp_path / "cifar10.npz", x=bytes_of_images(), y=np.arange(16) % 2)
-    named, plain = load("cifar10", reading=Reading(data_dir=str(tmp_path))), load(bytes_of_images())
+    named, plain = load("cifar10", Reading(data_dir=str(tmp_path))), load(bytes_of_images())
     words = "crop 0.2 to 1, flip 0.5, colour jitter 0.8, greyscale 0.2"
     assert ", ".join(map(str, make_augment(Settings(), named))) == words
     assert ", ".join(map(str, make_augment(Settings(augment="imagenet"), plain))) == words + ", blur 0.5"
@@ -271,7 +271,7 @@ def test_binary_files_of_cifar_are_read(tmp_path, name, labels):
     else:
         records.tofile(folder / "train.bin")
         records[:10].tofile(folder / "test.bin")
-    data = load(name, reading=Reading(data_dir=str(tmp_path)))
+    data = load(name, Reading(data_dir=str(tmp_path)))
     assert torch.equal(data.train.inputs, torch.from_numpy(x))
     assert (data.train.labels.tolist(), len(data.test)) == (y.tolist(), 10)
     assert data.class_names[6] == ("frog" if name == "cifar10" else "6")  # of its hundred classes ten are there
@@ -284,10 +284,10 @@ def test_classes_of_cifar_have_their_names_in_the_order_of_the_alphabet():
 
 def test_files_of_cifar_that_are_missing_or_cut_short_are_named(tmp_path):
     with pytest.raises(InputError, match=r"there is no cifar10\.npz and none of its files in .*--data-dir"):
-        load("cifar10", reading=Reading(data_dir=str(tmp_path)))
+        load("cifar10", Reading(data_dir=str(tmp_path)))
     (tmp_path / "test.bin").write_bytes(b"short")
     with pytest.raises(InputError, match=r"train\.bin' is not there or not whole"):
-        load("cifar100", reading=Reading(data_dir=str(tmp_path)))
+        load("cifar100", Reading(data_dir=str(tmp_path)))
 
 
 def test_every_method_trains_on_augmented_images_and_resumes(tmp_path):

@@ -102,7 +102,7 @@ def test_images_are_brought_to_one_side(tmp_path, sizes, side):
     for i, size in enumerate(sizes):
         picture(tmp_path / f"{i}.png", size=size)
     assert load(tmp_path).train.shape == (3, side, side)
-    assert load(tmp_path, reading=Reading(image_size=16)).train.shape == (3, 16, 16)
+    assert load(tmp_path, Reading(image_size=16)).train.shape == (3, 16, 16)
 
 
 def test_the_middle_is_taken_and_nothing_is_squeezed(tmp_path):
@@ -201,7 +201,7 @@ def test_later_images_are_brought_to_the_runs_size_and_none_is_left_out(animals,
 def test_test_images_within_the_training_folder_are_refused(animals):
     for test in (animals, animals / "cat", animals.parent):
         with pytest.raises(InputError, match="must lie apart"):
-            load(animals, reading=Reading(test=str(test)))
+            load(animals, Reading(test=str(test)))
 
 
 def test_what_is_hidden_or_no_file_does_not_count_and_links_do(animals, tmp_path, capsys):
@@ -234,19 +234,19 @@ def test_decoding_can_be_left_at_any_time(animals):
 def test_large_images_get_the_views_of_large_images(tmp_path):
     for i in range(4):
         picture(tmp_path / f"{i}.png", size=(80, 80))
-    assert (load(tmp_path).augment, load(tmp_path, reading=Reading(image_size=32)).augment) == ("imagenet", "cifar")
+    assert (load(tmp_path).augment, load(tmp_path, Reading(image_size=32)).augment) == ("imagenet", "cifar")
 
 
 # --- parts of data sets ----------------------------------------------------------------------------------------------
 
 
 def test_a_fraction_keeps_every_class_in_its_share(animals):
-    data = load(animals, reading=Reading(fraction=0.5))
+    data = load(animals, Reading(fraction=0.5))
     assert data.train.labels.bincount().tolist() == [3, 3]
     assert len(data.names) == 6 and all("cat" in name for name in data.names[:3])
     x, y = np.arange(200.0).reshape(100, 2), [0] * 90 + [1] * 10
     some = load(x, y, Reading(fraction=0.1)).train
-    assert (some.labels.bincount().tolist(), len(load(x, reading=Reading(fraction=0.1)).train)) == ([9, 1], 10)
+    assert (some.labels.bincount().tolist(), len(load(x, Reading(fraction=0.1)).train)) == ([9, 1], 10)
     assert torch.equal(some.inputs, load(x, y, Reading(fraction=0.1)).train.inputs)
     with pytest.raises(InputError, match="fraction must be above 0 and at most 1; got 0"):
         Reading(fraction=0)
@@ -258,15 +258,15 @@ def test_imagenet_is_two_folders_and_a_hundred_of_its_classes_are_drawn_once(tmp
             for i in range(count):
                 picture(tmp_path / part / f"n{number:04d}" / f"{i}.png", size=(30, 40))
     reading = Reading(data_dir=str(tmp_path), image_size=16)
-    whole = load("imagenet", reading=reading)
+    whole = load("imagenet", reading)
     assert (len(whole.train), len(whole.test), whole.train.classes, whole.name) == (16, 8, 8, "imagenet")
     with pytest.raises(InputError, match=r"needs at least 100 classes; .* has 8"):
-        load("imagenet100", reading=reading)
+        load("imagenet100", reading)
     monkeypatch.setattr(sys.modules["imix.data.imagenet"], "HUNDRED", 3)
-    some = load("imagenet100", reading=reading)
+    some = load("imagenet100", reading)
     assert (len(some.train), len(some.test), len(some.class_names)) == (6, 3, 3)
     assert f"imagenet100: {' '.join(some.class_names)}" in capsys.readouterr().err
-    assert list(load("imagenet100", reading=reading).class_names) == list(some.class_names)
+    assert list(load("imagenet100", reading).class_names) == list(some.class_names)
     with pytest.raises(InputError, match="needs --data-dir FOLDER"):
         load("imagenet")
-    assert load("imagenet", reading=Reading(data_dir=str(tmp_path))).train.shape == (3, 224, 224)
+    assert load("imagenet", Reading(data_dir=str(tmp_path))).train.shape == (3, 224, 224)

@@ -216,6 +216,16 @@ def test_classes_of_a_confusion_are_those_of_the_data_it_is_of(table, tmp_path):
     ]
 
 
+def test_evaluations_by_two_columns_stand_side_by_side(table, tmp_path):
+    reading = imix.Reading(label="breed", columns={"colour": "drop"})
+    run = imix.pretrain(table, replace(QUICK, epochs=1), reading, out=tmp_path / "run", progress=False)
+    for label in (None, "colour"):
+        imix.evaluate(run, protocol="knn", label=label)
+    (arm,) = group([run])
+    assert [*arm.results] == ["knn", "knn, label colour"]
+    assert "label colour" in str(arm.results["knn, label colour"][0])
+
+
 def test_confusions_are_those_of_the_linear_evaluation(runs, written):
     counts = content_of(written)["confusions"][0]["counts"]
     assert counts == read_lines(runs[0] / "evaluations.jsonl")[0]["details"]["confusion"]
@@ -223,7 +233,7 @@ def test_confusions_are_those_of_the_linear_evaluation(runs, written):
 
 def test_a_run_that_was_not_evaluated_is(table, tmp_path):
     imix.pretrain(table, QUICK, imix.Reading(label="breed"), out=tmp_path / "run", progress=False)
-    path = imix.report([tmp_path / "run"], tmp_path / "r.html", samples=20)
+    path = imix.report(tmp_path / "run", tmp_path / "r.html", samples=20)  # one run needs no list
     assert [line["protocol"] for line in read_lines(tmp_path / "run" / "evaluations.jsonl")] == ["linear", "knn", "fed"]
     assert "fed (10<sup>" in path.read_text()
 

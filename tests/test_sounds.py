@@ -215,7 +215,7 @@ def test_a_format_in_which_one_cannot_jump_is_read(tmp_path, name, subtype, seco
     ],
 )
 def test_clips_are_as_long_fast_and_tall_as_set(words, reading, shape, picture):
-    data = load(words, reading=reading)
+    data = load(words, reading)
     assert (data.train.shape, data.clip.shape, data.train.inputs.dtype) == (shape, picture, torch.int16)
     assert LogMel(data.clip)(as_floats(data.train.sample(2))).shape == (2, *picture)
 
@@ -236,13 +236,13 @@ def test_clips_are_as_long_fast_and_tall_as_set(words, reading, shape, picture):
 def test_by_default_clips_are_as_long_as_nine_of_ten_are_at_most(tmp_path, lengths, seconds):
     for i, length in enumerate(lengths):
         sound(tmp_path / f"{i}.wav", np.zeros(round(length * 1000)), rate=1000)
-    assert load(tmp_path, reading=Reading(rate=8000)).reading.seconds == seconds
+    assert load(tmp_path, Reading(rate=8000)).reading.seconds == seconds
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.03])
 def test_clips_shorter_than_a_frame_are_refused(words, seconds):
     with pytest.raises(InputError, match=r"clips of \d+ samples are too short; give at least 512"):
-        load(words, reading=Reading(seconds=seconds))
+        load(words, Reading(seconds=seconds))
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_lengths_rates_and_bands_are_above_0(reading):
 @pytest.mark.parametrize("seconds", [float("inf"), 1e300, 1e9])
 def test_a_length_that_no_machine_holds_is_refused_in_words(words, seconds):
     with pytest.raises(InputError, match="seconds"):
-        load(words, reading=Reading(seconds=seconds))
+        load(words, Reading(seconds=seconds))
 
 
 # --- folders ---------------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ def test_without_recordings_of_noise_there_is_none(words):
 def test_test_clips_are_in_a_folder_of_their_own(words, tmp_path):
     for name in ("low", "high"):
         sound(tmp_path / "others" / name / "0.wav", tone(440, 2, 8000), rate=8000)
-    data = load(words, reading=Reading(test=str(tmp_path / "others")))
+    data = load(words, Reading(test=str(tmp_path / "others")))
     assert (len(data.test), data.test.shape, data.test.labels.tolist()) == (2, (1, 4800), [0, 1])
     assert len(data.names) == 14 and data.names[12].endswith("others/high/0.wav")
 
@@ -314,13 +314,13 @@ def test_test_clips_are_in_a_folder_of_their_own(words, tmp_path):
 def test_test_clips_within_the_training_folder_are_refused(words):
     for test in (words, words / "low", words.parent):
         with pytest.raises(InputError, match="must lie apart"):
-            load(words, reading=Reading(test=str(test)))
+            load(words, Reading(test=str(test)))
 
 
 def test_test_clips_of_a_class_that_is_not_known_are_refused(words, tmp_path):
     sound(tmp_path / "others" / "loud" / "0.wav")
     with pytest.raises(InputError, match=r"labels that the training samples have not: \['loud'\]"):
-        load(words, reading=Reading(test=str(tmp_path / "others")))
+        load(words, Reading(test=str(tmp_path / "others")))
 
 
 def broken(path, kind):
@@ -345,7 +345,7 @@ KINDS = ["text", "zero bytes", "no samples", "cut within its header", "nan", "in
 @pytest.mark.parametrize("reading", [Reading(), SHORT])
 def test_a_broken_file_is_named_counted_and_left_out(words, kind, reading, capsys):
     broken(words / "low" / "00.wav", kind)
-    data = load(words, reading=reading)
+    data = load(words, reading)
     said = capsys.readouterr().err
     assert "low/00.wav" in said and "1 of 13 sounds were left out" in said
     assert (len(data.train), len(data.names), data.train.labels.tolist()) == (12, 12, [0] * 6 + [1] * 6)
@@ -404,7 +404,7 @@ def test_a_folder_of_noise_alone_is_refused(tmp_path):
 def test_a_test_folder_without_sounds_is_refused(words, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"no sounds \(\.wav, .*\) in .*empty"):
-        load(words, reading=Reading(test=str(tmp_path / "empty")))
+        load(words, Reading(test=str(tmp_path / "empty")))
 
 
 NAMES = ["a b.wav", 'it\'s "so".wav', "two\nlines.wav", "tab\t.wav", "ü 語 🎤.wav", "%s{}$HOME.wav", "-rf.wav"]
@@ -486,16 +486,16 @@ def test_what_was_decoded_once_is_not_decoded_again(words, forget):
 def test_other_mel_bands_take_the_same_array(words, forget, cache):
     load(words)
     forget()
-    assert load(words, reading=Reading(mels=64)).clip.mels == 64
+    assert load(words, Reading(mels=64)).clip.mels == 64
     assert len(list(cache.rglob("*.npy"))) == 1
 
 
 def test_another_length_or_rate_is_decoded_anew(words, forget):
-    load(words, reading=Reading(seconds=0.5))
+    load(words, Reading(seconds=0.5))
     forget()
     for reading in (Reading(seconds=0.6), Reading(seconds=0.5, rate=8000)):
         with pytest.raises(InputError, match="cannot be decoded"):
-            load(words, reading=reading)
+            load(words, reading)
 
 
 @pytest.mark.parametrize("change", ["content", "new", "gone", "renamed"])
@@ -536,7 +536,7 @@ def test_room_for_all_clips_is_taken_before_they_are_decoded(words, cache, monke
         return original(*arguments)
 
     monkeypatch.setattr(sounds, "decode_all", watched)
-    load(words, reading=Reading(seconds=10.0))
+    load(words, Reading(seconds=10.0))
     ((taken, size),) = sizes
     assert taken >= size
 
@@ -568,7 +568,7 @@ def test_a_decoding_that_is_stopped_leaves_no_file(words, cache, monkeypatch):
 
 def test_sixteen_bits_are_floats_up_to_1_for_encoders(tmp_path):
     sound(tmp_path / "a.wav", np.array([-32768, 32767, 16_384, 0] * 200, np.int16))
-    batch = as_floats(load(tmp_path, reading=Reading(seconds=0.05)).train.sample(1))
+    batch = as_floats(load(tmp_path, Reading(seconds=0.05)).train.sample(1))
     assert_close(batch[0, 0, :4], torch.tensor([-1, 32767 / 32768, 0.5, 0]))
 
 
@@ -596,7 +596,7 @@ def commands(folder, clips=6):
 
 
 def test_speech_commands_has_the_official_parts(tmp_path):
-    data = load("speech_commands", reading=Reading(data_dir=str(commands(tmp_path / "data"))))
+    data = load("speech_commands", Reading(data_dir=str(commands(tmp_path / "data"))))
     assert (len(data.train), len(data.test), data.train.shape) == (20 + 2, 5, (1, RATE))
     assert not any("/1_nohash" in name for name in data.names)
     assert all("/0_nohash" in name for name in data.names[22:])
@@ -604,7 +604,7 @@ def test_speech_commands_has_the_official_parts(tmp_path):
 
 
 def test_other_words_of_speech_commands_are_unknown(tmp_path):
-    data = load("speech_commands", reading=Reading(data_dir=str(commands(tmp_path / "data"))))
+    data = load("speech_commands", Reading(data_dir=str(commands(tmp_path / "data"))))
     assert list(data.class_names) == ["go", "no", "silence", "unknown", "yes"]
     for part, names in ((data.train, data.names[:20]), (data.test, data.names[22:])):
         said = [data.class_names[label] for label in part.labels.tolist()]
@@ -613,7 +613,7 @@ def test_other_words_of_speech_commands_are_unknown(tmp_path):
 
 
 def test_a_tenth_as_many_silent_clips_are_added_to_training_alone(tmp_path):
-    data = load("speech_commands", reading=Reading(data_dir=str(commands(tmp_path / "data", clips=9))))
+    data = load("speech_commands", Reading(data_dir=str(commands(tmp_path / "data", clips=9))))
     silent = ~data.train.inputs.any(2)[:, 0]
     assert silent.sum() == int(0.1 * 35) == 3
     assert [data.class_names[label] for label in data.train.labels[silent]] == ["silence"] * 3
@@ -625,13 +625,13 @@ def test_silent_clips_follow_the_good_ones_where_one_is_broken(tmp_path):
     folder = commands(tmp_path / "data")
     broken(folder / "bed" / "3_nohash_0.wav", "text")
     for _ in range(2):  # decoded, and from the cache
-        data = load("speech_commands", reading=Reading(data_dir=str(folder)))
+        data = load("speech_commands", Reading(data_dir=str(folder)))
         silent = [not clip.any() for clip in data.train.inputs]
         assert silent == [name == "silence" for name in data.names[:21]] and sum(silent) == 2
 
 
 def test_speech_commands_has_its_noise(tmp_path):
-    data = load("speech_commands", reading=Reading(data_dir=str(commands(tmp_path / "data"))))
+    data = load("speech_commands", Reading(data_dir=str(commands(tmp_path / "data"))))
     assert (data.noise.shape, data.augment, data.clip) == ((3, 1, RATE), "speech", Clip())
 
 
@@ -639,23 +639,23 @@ def test_speech_commands_has_its_noise(tmp_path):
 def test_the_folder_of_speech_commands_or_the_one_around_it_will_do(tmp_path, name):
     commands(tmp_path / "data" / name)
     called = "speech_commands" if name.endswith("1") else name
-    assert len(load(called, reading=Reading(data_dir=str(tmp_path / "data"))).test) == 5
+    assert len(load(called, Reading(data_dir=str(tmp_path / "data"))).test) == 5
 
 
 def test_a_folder_that_is_not_speech_commands_is_refused(words, tmp_path):
     with pytest.raises(
         InputError, match=r"no testing_list.txt in .*; give the folder of speech_commands_v0.01 with --"
     ):
-        load("speech_commands", reading=Reading(data_dir=str(words)))
+        load("speech_commands", Reading(data_dir=str(words)))
     with pytest.raises(InputError, match=r"no testing_list.txt in .*nowhere"):
-        load("speech_commands", reading=Reading(data_dir=str(tmp_path / "nowhere")))
+        load("speech_commands", Reading(data_dir=str(tmp_path / "nowhere")))
 
 
 def test_speech_commands_without_the_files_of_its_list_is_refused(tmp_path):
     folder = commands(tmp_path / "data")
     (folder / "testing_list.txt").write_text("yes/elsewhere.wav\n")
     with pytest.raises(InputError, match="has 25 training and 0 test clips of its lists"):
-        load("speech_commands", reading=Reading(data_dir=str(folder)))
+        load("speech_commands", Reading(data_dir=str(folder)))
 
 
 def test_a_run_on_speech_commands_takes_a_folder_of_other_lengths(tmp_path, words):
@@ -804,7 +804,7 @@ def test_complaints_about_sounds_are_one_line(tmp_path, words, flags, monkeypatc
 
 def test_the_encoder_takes_waveforms(words, tmp_path):
     run = imix.pretrain(words, QUICK, SHORT, out=tmp_path / "run", progress=False)
-    waves = as_floats(load(words, reading=SHORT).train.inputs)
+    waves = as_floats(load(words, SHORT).train.inputs)
     assert waves.shape == (12, 1, 2000) and -1 <= waves.min() < waves.max() <= 1
     with torch.no_grad():
         vectors = imix.load_encoder(tmp_path / "run")(waves)
@@ -837,7 +837,7 @@ class Eye(nn.Module):
 
 
 def eye(words, reading=SHORT):
-    clip = load(words, reading=reading).clip
+    clip = load(words, reading).clip
     made = Eye()
     made.layer = nn.Linear(clip.mels * clip.frames, 8)
     return made
@@ -862,7 +862,7 @@ def lam_of(share, monkeypatch):
 @pytest.mark.parametrize("waveforms", [True, False])
 def test_without_views_the_encoder_sees_the_mix_itself(words, monkeypatch, waveforms):
     lam_of(0.7, monkeypatch)
-    data, encoder = load(words, reading=SHORT), eye(words)
+    data, encoder = load(words, SHORT), eye(words)
     settings = replace(QUICK, epochs=1, batch_size=12, augment="none", mix_waveforms=waveforms)
     imix.pretrain(words, settings, SHORT, encoder=encoder, progress=False)
     waves, see = as_floats(data.train.inputs), LogMel(data.clip)
@@ -881,7 +881,7 @@ def test_mixing_waveforms_trains(noisy, tmp_path, more):
     settings = replace(QUICK, mix_waveforms=True, **more)
     run = imix.pretrain(noisy, settings, SHORT, out=tmp_path / "run", progress=False)
     assert np.isfinite(run.metrics[-1]["loss"])
-    waves = as_floats(load(noisy, reading=SHORT).train.sample(3))
+    waves = as_floats(load(noisy, SHORT).train.sample(3))
     assert imix.load_encoder(tmp_path / "run")(waves).shape == (3, 128)
 
 
@@ -906,7 +906,7 @@ def test_views_of_images_are_refused_for_sounds(words, name):
 @pytest.mark.parametrize("augment", [None, "none"])
 @pytest.mark.parametrize("steps", [{"masking": 1.0}, {"resampling": 1.0}])
 def test_masking_and_resampling_of_sounds_is_done_or_refused_but_not_forgotten(words, augment, steps):
-    data = load(words, reading=SHORT)
+    data = load(words, SHORT)
     waves = as_floats(data.train.inputs)
     views = []
     for settings in (Settings(augment=augment), Settings(augment=augment, **steps)):
@@ -994,7 +994,7 @@ def test_accuracy_can_be_followed_while_sounds_are_learned(words):
 
 
 def test_a_fraction_of_the_clips_keeps_its_names_and_the_noise(noisy):
-    data = load(noisy, reading=Reading(fraction=0.5))
+    data = load(noisy, Reading(fraction=0.5))
     assert (len(data.train), len(data.names), len(data.noise)) == (6, 6, 1)
     assert data.train.labels.tolist() == [0] * 3 + [1] * 3
 

@@ -75,13 +75,13 @@ def csv(tmp_path):
 
 
 def test_rows_are_encoded_as_by_hand(csv):
-    data = load(csv, reading=Reading(label="target"))
+    data = load(csv, Reading(label="target"))
     expected = expected_rows(people(), people())
     torch.testing.assert_close(data.train.inputs.double(), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_new_rows_are_treated_as_the_training_rows_were(csv):
-    table = load(csv, reading=Reading(label="target")).table
+    table = load(csv, Reading(label="target")).table
     new = people(50, seed=1)
     expected = expected_rows(people(), new)
     found = torch.from_numpy(table.encode(as_frame(pandas.DataFrame(new)))).double()
@@ -136,7 +136,7 @@ def test_the_kind_of_a_column(values, kind):
 
 def test_kinds_can_be_overridden(csv):
     reading = Reading(columns={"rooms": "numeric", "joined": "drop", "smoker": "categorical"})
-    kinds = {column.name: column.kind for column in load(csv, reading=reading).table.columns}
+    kinds = {column.name: column.kind for column in load(csv, reading).table.columns}
     assert (kinds["rooms"], kinds["smoker"], "joined" in kinds) == ("numeric", "categorical", False)
 
 
@@ -172,20 +172,20 @@ def test_gaps_that_training_had_not_are_filled_with_the_median(csv):
 def test_only_training_rows_are_learned_from(csv, tmp_path):
     other = people(60, seed=5) | {"income": [1e6 + i for i in range(60)], "city": ["Bern"] * 60}
     pandas.DataFrame(other).to_csv(tmp_path / "test.csv", index=False)
-    alone = load(csv, reading=Reading(label="target"))
-    both = load(csv, reading=Reading(label="target", test=str(tmp_path / "test.csv")))
+    alone = load(csv, Reading(label="target"))
+    both = load(csv, Reading(label="target", test=str(tmp_path / "test.csv")))
     assert both.table == alone.table and torch.equal(both.train.inputs, alone.train.inputs)
     assert len(both.test) == 60
 
 
 def test_the_papers_way_scales_by_training_and_test_rows(csv, tmp_path):
     pandas.DataFrame(people(60, seed=5)).to_csv(tmp_path / "test.csv", index=False)
-    data = load(csv, reading=Reading(test=str(tmp_path / "test.csv"), standardise="all"))
+    data = load(csv, Reading(test=str(tmp_path / "test.csv"), standardise="all"))
     rows = torch.cat([data.train.inputs, data.test.inputs]).double()
     at = [data.table.columns[cell].name for cell in data.table.cells].index("income")
     torch.testing.assert_close(rows[:, at].mean(), torch.tensor(0.0).double(), atol=1e-6, rtol=0)
     torch.testing.assert_close(rows[:, at].std(unbiased=False), torch.tensor(1.0).double(), atol=1e-6, rtol=0)
-    unscaled = load(csv, reading=Reading(standardise="none")).train.inputs[:, at]
+    unscaled = load(csv, Reading(standardise="none")).train.inputs[:, at]
     torch.testing.assert_close(unscaled.double(), torch.tensor(people()["income"]).double())
 
 
@@ -233,7 +233,7 @@ def test_arrays_with_gaps_are_tables_of_numbers(tmp_path):
 
 def read(path, text, **options):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return load(path, reading=Reading(**options))
+    return load(path, Reading(**options))
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -308,7 +308,7 @@ def test_a_test_file_and_a_new_file_mean_what_the_training_file_means(tmp_path, 
     paths = [tmp_path / "train.csv", tmp_path / "new.csv"]
     for path, values in zip(paths, (train * 20, new), strict=True):
         path.write_text("v,a\n" + "".join(f"{i * 0.37},{value}\n" for i, value in enumerate(values)))
-    data = load(paths[0], reading=Reading(test=str(paths[1])))
+    data = load(paths[0], Reading(test=str(paths[1])))
     assert data.test.inputs[:, 1:].sum(1).tolist() == seen
     assert torch.equal(load(paths[1], table=data.table).train.inputs, data.test.inputs)
     assert torch.equal(load(paths[0], table=data.table).train.inputs, data.train.inputs)
@@ -317,7 +317,7 @@ def test_a_test_file_and_a_new_file_mean_what_the_training_file_means(tmp_path, 
 def test_labels_of_a_test_file_mean_what_those_of_the_training_file_mean(tmp_path):
     (tmp_path / "train.csv").write_text("v,y\n" + "0.5,01\n1.5,02\n2.5,x\n3.5,1\n" * 5)
     (tmp_path / "test.csv").write_text("v,y\n0.5,02\n0.5,01\n")
-    data = load(tmp_path / "train.csv", reading=Reading(label="y", test=str(tmp_path / "test.csv")))
+    data = load(tmp_path / "train.csv", Reading(label="y", test=str(tmp_path / "test.csv")))
     assert list(data.class_names) == ["01", "1", "02", "x"]
     assert data.test.labels.tolist() == [2, 0]
 
@@ -335,7 +335,7 @@ def test_a_forced_category_is_the_same_from_csv_and_typed_files(tmp_path, kind):
     frame = pa.table({"v": np.arange(30) * 0.37, "c": columns[kind]})
     frame.to_pandas().to_csv(tmp_path / "t.csv", index=False)
     parquet.write_table(frame, tmp_path / "t.parquet")
-    data = load(tmp_path / "t.csv", reading=Reading(columns={"c": "categorical"}))
+    data = load(tmp_path / "t.csv", Reading(columns={"c": "categorical"}))
     for other in (tmp_path / "t.parquet", frame, frame.to_pandas(), polars.from_arrow(frame)):
         assert torch.equal(load(other, table=data.table).train.inputs, data.train.inputs)
 
@@ -351,7 +351,7 @@ def test_durations_and_zones_do_not_depend_on_how_they_are_stored():
 
 def test_text_of_typed_sources_is_never_taken_for_numbers():
     frame = pandas.DataFrame({"version": ["1.1", "1.10", "2.0"] * 5, "y": ["1.1", "1.2", "01"] * 5})
-    data = load(frame, reading=Reading(label="y"))
+    data = load(frame, Reading(label="y"))
     assert data.table.columns[0].values == ("1.1", "1.10", "2.0")
     assert list(data.class_names) == ["01", "1.1", "1.2"]
 
@@ -397,7 +397,7 @@ def test_large_whole_numbers_stay_apart_as_labels(tmp_path):
     frame = pandas.DataFrame({"v": [0.5, 1.5, 2.5], "y": ids})
     frame.to_csv(tmp_path / "t.csv", index=False)
     for source in (frame, tmp_path / "t.csv"):
-        assert list(load(source, reading=Reading(label="y")).class_names) == [str(i) for i in ids]
+        assert list(load(source, Reading(label="y")).class_names) == [str(i) for i in ids]
 
 
 def test_text_with_dates_is_of_times_in_frames_too():
@@ -437,9 +437,9 @@ def test_values_of_any_kind_come_through_or_are_named():
     assert torch.isfinite(data.train.inputs).all()
     assert {"interval", "mixed", "whole", "v"} <= set(data.table.kinds)
     with pytest.raises(InputError, match="column 'nested' cannot be read as categorical"):
-        load(pa.table({"nested": [[1], [2]]}), reading=Reading(columns={"nested": "categorical"}))
+        load(pa.table({"nested": [[1], [2]]}), Reading(columns={"nested": "categorical"}))
     with pytest.raises(InputError, match="column 'nested' cannot be read as a label"):
-        load(pa.table({"nested": [[1], [2]], "v": [0.5, 1]}), reading=Reading(label="nested"))
+        load(pa.table({"nested": [[1], [2]], "v": [0.5, 1]}), Reading(label="nested"))
 
 
 def test_values_too_large_for_the_encoder_are_named():
@@ -449,7 +449,7 @@ def test_values_too_large_for_the_encoder_are_named():
     with pytest.raises(InputError, match="column 'v' has values that are too large"):
         load(pandas.DataFrame({"v": [1e200, -1e200, 1e201]}))
     with pytest.raises(InputError, match="column 'v' has values that are too large"):
-        load(pandas.DataFrame({"v": [1e39, 1.5, 7e39]}), reading=Reading(standardise="none"))
+        load(pandas.DataFrame({"v": [1e39, 1.5, 7e39]}), Reading(standardise="none"))
 
 
 def test_what_was_an_input_cannot_be_the_label():
@@ -470,10 +470,10 @@ def test_scaling_by_all_rows_names_what_the_test_rows_lack(csv, tmp_path):
         frame.to_csv(tmp_path / "test.csv", index=False)
         reading = Reading(test=str(tmp_path / "test.csv"), standardise="all")
         if message is None:
-            assert len(load(csv, reading=reading).test) == 9
+            assert len(load(csv, reading).test) == 9
         else:
             with pytest.raises(InputError, match=message):
-                load(csv, reading=reading)
+                load(csv, reading)
 
 
 # --- what is wrong with a file ----------------------------------------------------------------------------------------
@@ -527,14 +527,14 @@ def test_names_in_capitals_blank_lines_and_long_rows(tmp_path):
 
 def test_a_test_file_for_data_that_is_no_table_is_refused(tmp_path):
     with pytest.raises(InputError, match="test samples in a place of their own"):
-        load("digits", reading=Reading(test="t.csv"))
+        load("digits", Reading(test="t.csv"))
     with pytest.raises(InputError, match="test samples in a place of their own"):
         load(pandas.DataFrame(people()), reading=Reading(test="t.csv"))
 
 
 def test_columns_called_by_numbers(tmp_path):
     frame = pandas.DataFrame(np.random.default_rng(0).normal(size=(20, 3))).assign(**{"3": [0, 1] * 10})
-    data = load(frame, reading=Reading(label=3, columns={0: "drop"}))
+    data = load(frame, Reading(label=3, columns={0: "drop"}))
     assert (list(data.table.kinds), data.train.classes) == (["1", "2"], 2)
 
 
@@ -604,17 +604,17 @@ def test_rows_without_a_label_are_trained_on_and_not_evaluated_on():
 
 def test_labels_that_are_no_classes_or_not_there_are_refused(csv, tmp_path):
     with pytest.raises(InputError, match=r"no column 'targte'; it has .*'target'"):
-        load(csv, reading=Reading(label="targte"))
+        load(csv, Reading(label="targte"))
     with pytest.raises(InputError, match=r"'income' of .* has fractions, and labels are classes"):
-        load(csv, reading=Reading(label="income"))
+        load(csv, Reading(label="income"))
     with pytest.raises(InputError, match="no values"):
-        load(csv, reading=Reading(label="empty"))
+        load(csv, Reading(label="empty"))
     unseen = pandas.DataFrame(people(4)).assign(target=["lo", "hi", "top", "mid"])
     unseen.to_csv(tmp_path / "test.csv", index=False)
     with pytest.raises(InputError, match=r"labels that the training samples have not: \['top'\]"):
-        load(csv, reading=Reading(label="target", test=str(tmp_path / "test.csv")))
+        load(csv, Reading(label="target", test=str(tmp_path / "test.csv")))
     with pytest.raises(InputError, match="choose one"):
-        load(pandas.DataFrame(people(4)), [0, 1, 0, 1], Reading(label="target"))
+        load(pandas.DataFrame(people(4)), Reading(label="target"), labels=[0, 1, 0, 1])
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------
@@ -733,7 +733,7 @@ def forest(tmp_path, monkeypatch):
 
 
 def test_covtype_has_the_papers_columns_split_and_groups(forest, tmp_path):
-    data = load("covtype", reading=Reading(data_dir=str(tmp_path), standardise="none"))
+    data = load("covtype", Reading(data_dir=str(tmp_path), standardise="none"))
     assert (len(data.train), len(data.test), data.train.classes) == (12, 28, 7)
     assert data.table.groups == (10, 4, 40)
     rows = torch.cat([data.train.inputs, data.test.inputs])
@@ -743,7 +743,7 @@ def test_covtype_has_the_papers_columns_split_and_groups(forest, tmp_path):
 
 @pytest.mark.parametrize(("standardise", "rows"), [("train", slice(12)), ("all", slice(None))])
 def test_covtype_is_standardised_by_training_rows_or_the_whole_file(forest, tmp_path, standardise, rows):
-    data = load("covtype", reading=Reading(data_dir=str(tmp_path), standardise=standardise))
+    data = load("covtype", Reading(data_dir=str(tmp_path), standardise=standardise))
     x = forest[:, :10].astype(float)
     expected = (x - x[rows].mean(0)) / x[rows].std(0)
     np.testing.assert_allclose(data.train.inputs[:, :10], expected[:12], rtol=1e-5, atol=1e-6)
@@ -763,8 +763,8 @@ def test_higgs_draws_its_training_rows_and_tests_on_the_last(tmp_path, monkeypat
     rows = np.random.default_rng(0).normal(size=(200, 29))
     rows[:, 0] = np.arange(200) % 2
     np.savetxt(tmp_path / "HIGGS.csv", rows, delimiter=",")
-    small = load("higgs100k", reading=Reading(data_dir=str(tmp_path), standardise="none"))
-    large = load("higgs1m", reading=Reading(data_dir=str(tmp_path)))
+    small = load("higgs100k", Reading(data_dir=str(tmp_path), standardise="none"))
+    large = load("higgs1m", Reading(data_dir=str(tmp_path)))
     assert (len(small.train), len(small.test), len(large.train), small.train.shape) == (30, 50, 60, (28,))
     np.testing.assert_allclose(small.test.inputs, rows[150:, 1:], rtol=1e-6)
     assert small.test.labels.tolist() == rows[150:, 0].tolist()
@@ -783,10 +783,10 @@ def test_higgs_draws_its_training_rows_and_tests_on_the_last(tmp_path, monkeypat
 def test_files_that_are_not_there_are_asked_for(name, folder, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=message):
-        load(name, reading=Reading(data_dir=folder))
+        load(name, Reading(data_dir=folder))
 
 
 def test_a_file_that_is_not_ucis_is_refused(tmp_path):
     np.savetxt(tmp_path / "covtype.data", np.ones((3, 4)), delimiter=",")
     with pytest.raises(InputError, match="not UCI's file: it has 3 rows of 4 columns; 55 columns"):
-        load("covtype", reading=Reading(data_dir=str(tmp_path)))
+        load("covtype", Reading(data_dir=str(tmp_path)))

@@ -10,12 +10,14 @@ from imix.errors import InputError, Interrupted, StorageError, TrainingError
 from imix.settings import Reading, Settings
 
 if TYPE_CHECKING:
-    from imix import augment, data, encoders, losses, methods
+    from imix import augment, data, detection, encoders, losses, methods
     from imix.estimator import IMixTransformer
     from imix.evaluation import embed, evaluate
+    from imix.exports import export
     from imix.methods import BYOL, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
     from imix.mix import CutMix, InputMix, Mix, MixUp
-    from imix.reports import report, transfer
+    from imix.paper.reproduce import reproduce
+    from imix.reports import draw_map, report, transfer
     from imix.run import Run, load_encoder
     from imix.throughput import bench
     from imix.train.pretrain import pretrain
@@ -23,16 +25,18 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "imix.throughput": ("bench",),
     "imix.mix": ("CutMix", "InputMix", "Mix", "MixUp"),
     "imix.methods": ("BYOL", "MoCo", "NPair", "SimCLR", "SupCLR", "SupNPair", "Supervised"),
     "imix.run": ("Run", "load_encoder"),
     "imix.train.pretrain": ("pretrain",),
     "imix.evaluation": ("embed", "evaluate"),
     "imix.estimator": ("IMixTransformer",),
-    "imix.reports": ("report", "transfer"),
+    "imix.reports": ("draw_map", "report", "transfer"),
+    "imix.exports": ("export",),
+    "imix.paper.reproduce": ("reproduce",),
+    "imix.throughput": ("bench",),
 }
-_MODULES = ("augment", "data", "distributed", "encoders", "evaluation", "losses", "methods", "train")
+_MODULES = ("augment", "data", "detection", "distributed", "encoders", "evaluation", "losses", "methods", "train")
 
 __all__ = [
     "BYOL",
@@ -57,14 +61,18 @@ __all__ = [
     "augment",
     "bench",
     "data",
+    "detection",
+    "draw_map",
     "embed",
     "encoders",
     "evaluate",
+    "export",
     "load_encoder",
     "losses",
     "methods",
     "pretrain",
     "report",
+    "reproduce",
     "transfer",
 ]
 

@@ -141,8 +141,8 @@ def transfer(
         device: auto, cpu, cuda or cuda:N.
         seed: Of the classifier and of what is held out.
     """
-    from imix.reports.matrix import as_table
-    from imix.reports.matrix import transfer as start
+    from imix.reports.transfers import as_table
+    from imix.reports.transfers import transfer as start
 
     found = start(
         runs, data, protocol, augment=augment, standardise=standardise, device=device, seed=seed, data_dir=data_dir
@@ -171,7 +171,7 @@ def export(run: RunFolder, format: Literal["torchvision", "timm", "detectron2", 
         format: For which library; all but onnx are for ResNets.
         out: A .safetensors or .pth file for torchvision and timm, .pkl for detectron2, .onnx for onnx.
     """
-    from imix.export import export as start
+    from imix.exports import export as start
 
     print(start(run, format, out))
 
@@ -222,7 +222,7 @@ def data(
         raise InputError(f"name the data set to fetch: {', '.join(known for known in CATALOGUE if known != 'voc')}")
     from imix.data import load
 
-    found = load(name, reading=Reading(data_dir=data_dir))
+    found = load(name, Reading(data_dir=data_dir))
     test = "" if found.test is None else f" and {len(found.test):,} test"
     classes = f", {found.train.classes} classes" if found.train.labels is not None else ""
     print(f"{name}: {len(found.train):,} training{test} samples of shape {found.train.shape}{classes}")

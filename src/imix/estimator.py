@@ -47,7 +47,12 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         augment_columns: tuple[str, ...] = (),
         columns: Mapping[str, str] | None = None,
         encoder: str = "small",
+        head: str | None = None,
+        dim: int = 128,
         temperature: float = 0.2,
+        queue: int = 4096,
+        momentum: float = 0.999,
+        symmetric: bool = False,
         epochs: int = 100,
         batch_size: int = 256,
         optimizer: str = "sgd",
@@ -66,7 +71,12 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.augment_columns = augment_columns
         self.columns = columns
         self.encoder = encoder
+        self.head = head
+        self.dim = dim
         self.temperature = temperature
+        self.queue = queue
+        self.momentum = momentum
+        self.symmetric = symmetric
         self.epochs = epochs
         self.batch_size = batch_size
         self.optimizer = optimizer

@@ -151,22 +151,7 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
     `load_encoder(path)[-1]`, is the plain backbone. `encoder` is the module to fill where a run was made with one of
     your own.
     """
-    from safetensors import SafetensorError, safe_open
-
-    path = Path(path)
-    if path.is_dir():
-        read_config(path)
-        path = path / "encoder.safetensors"
-    if not path.is_file():
-        raise InputError(f"no encoder at {str(path)!r}: the run is not finished, or this is not a run")
-    try:
-        with open(path, "rb") as held, safe_open(_called(path, held.fileno()), "pt") as file:
-            architecture = json.loads((file.metadata() or {})["imix"])
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise InputError(f"{str(path)!r} is not an encoder written by imix: {error}") from error
-    if not isinstance(architecture, dict) or not {"encoder", "shape", "groups", "standardise"} <= architecture.keys():
-        raise InputError(f"{str(path)!r} is not an encoder written by imix: its architecture is not known")
+    architecture, state = read_encoder(path)
     if architecture["encoder"] == "custom" and encoder is None:
         raise InputError(
             f"{str(path)!r} holds weights of an encoder of your own, which only Python can fill: "
@@ -184,6 +169,27 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
     return whole.eval()
 
 
+def read_encoder(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The architecture and the weights in a run folder or an encoder.safetensors."""
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    if path.is_dir():
+        read_config(path)
+        path = path / "encoder.safetensors"
+    if not path.is_file():
+        raise InputError(f"no encoder at {str(path)!r}: the run is not finished, or this is not a run")
+    try:
+        with open(path, "rb") as held, safe_open(_called(path, held.fileno()), "pt") as file:
+            architecture = json.loads((file.metadata() or {})["imix"])
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise InputError(f"{str(path)!r} is not an encoder written by imix: {error}") from error
+    if not isinstance(architecture, dict) or not {"encoder", "shape", "groups", "standardise"} <= architecture.keys():
+        raise InputError(f"{str(path)!r} is not an encoder written by imix: its architecture is not known")
+    return architecture, state
+
+
 def _called(path: Path, number: int) -> str:
     """A path that safetensors takes: by its name, or where that is no UTF-8, by the number under which it is open."""
     try:
@@ -193,7 +199,7 @@ def _called(path: Path, number: int) -> str:
     return str(path)
 
 
-def _check_fit(path: Path, architecture: dict[str, Any], state: Mapping[str, Tensor]) -> None:
+def _check_fit(path: str | Path, architecture: dict[str, Any], state: Mapping[str, Tensor]) -> None:
     """Refuse a file whose weights are not those of the encoder it names, before that takes any memory."""
     if str(architecture["encoder"]).startswith("timm:"):  # its models are as large as they are
         return

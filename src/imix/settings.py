@@ -12,6 +12,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from imix.errors import InputError
 
 KINDS = ("numeric", "boolean", "categorical", "datetime", "drop")  # of a table's columns
+# Settings that change nothing a run learns: where it runs, what it measures along the way, what it tells.
+SURROUNDINGS = ("device", "cuda_graph", "knn_every", "checkpoint_minutes", "tensorboard", "wandb")
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def bench(
     >>> found.whole > 0
     True
     """
-    loaded = _pictures() if data is None else load(data, labels, reading)
+    loaded = _pictures() if data is None else load(data, reading, labels=labels)
     made = make_all(loaded, settings, encoder, augment)
     device = made.device
     objective = make_objective(made)

@@ -228,7 +228,7 @@ CELLS = st.one_of(
 def survives(path: Path, **reading: object) -> None:
     """Reading gives finite numbers or an InputError that names something."""
     try:
-        data = load(path, reading=Reading(**reading))
+        data = load(path, Reading(**reading))
     except InputError:
         return
     for part in (data.train, data.test):

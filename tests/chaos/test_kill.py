@@ -102,11 +102,11 @@ def slow_reading() -> None:
 
     load = imix.train.pretrain.load
 
-    def slow(*given):
-        (Path(given[2].data_dir) / "reading").touch()
+    def slow(data, reading, **given):
+        (Path(reading.data_dir) / "reading").touch()
         for _ in range(600):
             time.sleep(0.1)
-        return load(*given)
+        return load(data, reading, **given)
 
     imix.train.pretrain.load = slow
 

@@ -52,8 +52,9 @@ TEST_PLACE = "test samples in a place of their own belong to a .csv or .parquet 
 
 def load(
     data: "str | Path | Data | Source | Batch | Any",
-    labels: Any = None,
     reading: Reading = Reading(),
+    *,
+    labels: Any = None,
     table: Table | None = None,
 ) -> Data:
     """Any data as `Data`: a name, a path, a frame, arrays or tensors (with `labels` (N,) if there are any), a `Source`.

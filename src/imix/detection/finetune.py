@@ -6,7 +6,6 @@ stopped. With many ranks each takes its share of the same global batch.
 
 import copy
 import hashlib
-import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from imix.detection.model import averaged_statistics, faster_rcnn, parameter_gro
 from imix.detection.precision import Found, Precision, average_precision
 from imix.detection.voc import Sample, Scenes, decoded
 from imix.errors import InputError, Interrupted
+from imix.progress import Told
 from imix.train import checkpoint
 from imix.train.device import channels_last
 from imix.train.loop import AGREE_EVERY
@@ -33,7 +33,6 @@ from imix.train.stopping import stopping
 from imix.train.watch import Watch
 
 FILE = "detection.pt"
-TELL_EVERY = 5.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -92,12 +91,14 @@ def finetune(
         made_of = _made_of(encoder, train, test, protocol, bf16)
         begun = 0 if path is None or not path.exists() else tuning.load(path, made_of)
         distributed.wait()  # until all have read it, before one of them writes the next
-        tell = _Progress(begun, protocol.iterations, progress and distributed.rank() == 0)
+        told = Told("fine-tuning", protocol.iterations, "steps", begun=begun, ends=True)
+        shown = progress and distributed.rank() == 0
         saved = time.monotonic()
         with stopping(path is not None) as stop_asked:
             for step, samples in enumerate(tuning.batches(begun, protocol.iterations), begun):
                 done, loss = step + 1, tuning.step(step, samples)
-                tell(done, f"loss {loss:.4f}  rate {rate_at(protocol, step):.5f}")
+                if shown:
+                    told(done, f"loss {loss:.4f}  rate {rate_at(protocol, step):.5f}")
                 if (tuning.world == 1 or done % AGREE_EVERY == 0) and distributed.any_rank(stop_asked()):
                     tuning.save(path, done, made_of)
                     distributed.wait()  # none leaves before the checkpoint is written
@@ -106,7 +107,7 @@ def finetune(
                     tuning.save(path, done, made_of)
                     saved = time.monotonic()
         tuning.renew_statistics()
-        found = tuning.find(test, progress and distributed.rank() == 0)
+        found = tuning.find(test, shown)
     result = average_precision(found, [scene.truth for scene in test.scenes], test.classes, protocol.eleven_points)
     distributed.wait()
     if path is not None and distributed.rank() == 0:
@@ -201,7 +202,7 @@ class Tuning:
     def find(self, test: Scenes, progress: bool) -> list[Found]:
         """What the detector finds in each test image; every rank looks at some, and all get everything."""
         own = test.scenes[self.rank :: self.world]
-        tell = _Progress(0, len(own), progress)
+        told = Told("detecting", len(own), "test images", ends=True)
         found = []
         self.model.eval()
         self.model.transform.min_size = (self.protocol.test_size,)
@@ -210,7 +211,8 @@ class Tuning:
                 (seen,) = self.model([image.to(self.device).float() / 255])
                 boxes, labels, scores = (seen[name].cpu().numpy() for name in ("boxes", "labels", "scores"))
                 found.append(Found(boxes, labels - 1, scores))
-                tell(len(found), "test images")
+                if progress:
+                    told(len(found))
         if self.world == 1:
             return found
         parts: list[list[Found]] = [[] for _ in range(self.world)]
@@ -277,18 +279,3 @@ def _made_of(encoder: nn.Sequential, train: Scenes, test: Scenes, protocol: Dete
         "ranks": distributed.world_size(),
         "bf16": bf16,
     }
-
-
-class _Progress:
-    """A line on stderr every few seconds, with the time that is left."""
-
-    def __init__(self, begun: int, total: int, shown: bool) -> None:
-        self.begun, self.total, self.shown = begun, total, shown
-        self.started = self.told = time.monotonic()
-
-    def __call__(self, done: int, text: str) -> None:
-        now = time.monotonic()
-        if self.shown and (now - self.told >= TELL_EVERY or done == self.total):
-            self.told = now
-            left = (now - self.started) / (done - self.begun) * (self.total - done)
-            print(f"{done}/{self.total}  {text}  {left:.0f} s left", file=sys.stderr, flush=True)

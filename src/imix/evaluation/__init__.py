@@ -111,6 +111,7 @@ def evaluate(
     held_out = Encoded(encoder, dataset.test, where, bf16=bf16)
     classes, details = classes_of(dataset), {}
     told = split | ({"views": str(train.views)} if augment else {}) | ({"standardised": True} if standardise else {})
+    told |= {"label": dataset.reading.label} if dataset.reading.label and protocol != "fed" else {}
     if protocol == "linear":
         used = constants or Linear(seed=seed)
         details = asdict(linear(train, held_out, classes, used))

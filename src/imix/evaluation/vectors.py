@@ -106,7 +106,9 @@ def load_for(run: Run, data: Any, labels: Any = None, **given: Any) -> Data:
     if labels is not None:
         reading = replace(reading, label=None)  # what is given goes before what is remembered
     reading = replace(reading, **{name: value for name, value in given.items() if value is not None})
-    dataset = load(data, labels, reading, run.table)
+    if given.get("label") is not None and not given.get("columns"):  # what was no input may be a label
+        reading = replace(reading, columns={k: v for k, v in reading.columns.items() if k != reading.label})
+    dataset = load(data, reading, labels=labels, table=run.table)
     shape = run.config["architecture"]["shape"]
     if shape is not None and dataset.train.shape != tuple(shape):
         raise InputError(

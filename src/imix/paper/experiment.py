@@ -8,10 +8,9 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
-from imix.settings import Reading, Settings
+from imix.settings import SURROUNDINGS, Reading, Settings
 
 HASH = 8  # characters
-ELSEWHERE = ("seed", "device", "checkpoint_minutes", "tensorboard", "wandb")  # settings that make no other training
 
 
 class Number(NamedTuple):
@@ -35,7 +34,7 @@ class Training:
     def name(self, seed: int) -> str:
         """What its run folder is called: readable, different for any other training, the same with settings to come."""
         settings = self.settings
-        told = [_told(settings, Settings(), ELSEWHERE), _told(self.reading, Reading(), ("data_dir",))]
+        told = [_told(settings, Settings(), ("seed", *SURROUNDINGS)), _told(self.reading, Reading(), ("data_dir",))]
         content = json.dumps([self.data, *told], sort_keys=True)
         mix = "" if settings.mix == "none" else f"-{settings.mix}"
         encoder = settings.encoder.replace(":", "_")

@@ -28,7 +28,7 @@ from imix.train.stopping import stopping_at_once
 
 
 def reproduce(
-    names: Sequence[str],
+    names: Sequence[str] | str,
     *,
     budget: Budget = "short",
     switches: Switches = Switches(),
@@ -54,7 +54,7 @@ def reproduce(
         raise InputError(f"no folder {str(data_dir)!r}, which was given as data_dir")
     for device in devices:
         pick_device(device)  # which says so where there is none
-    asked = wanted(names, budget, switches, rows, columns, seeds)
+    asked = wanted([names] if isinstance(names, str) else names, budget, switches, rows, columns, seeds)
     share, shares = part
     if not 0 <= share < shares:
         raise InputError(f"part must be I/N with I from 0 to N - 1; got {share}/{shares}")

@@ -76,6 +76,6 @@ def _table(name: str, rng: np.random.Generator, labels: np.ndarray, reading: Rea
             )
     else:
         columns = {f"feature_{at}": pa.array(numbers()) for at in range(HIGGS_FEATURES)}
-    whole = load(pa.table(columns), labels, replace(reading, standardise="train"))
+    whole = load(pa.table(columns), replace(reading, standardise="train"), labels=labels)
     rows = torch.arange(len(labels))
     return replace(whole, train=whole.train.take(rows[:TRAIN]), test=whole.train.take(rows[TRAIN:]), reading=reading)

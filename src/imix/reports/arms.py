@@ -13,8 +13,8 @@ from imix.errors import InputError
 from imix.evaluation import Result, evaluate
 from imix.files import read_lines
 from imix.run import Run
+from imix.settings import SURROUNDINGS
 
-UNTOLD = ("seed", "device", "checkpoint_minutes", "tensorboard", "wandb", "knn_every")  # do not make another arm
 FOLLOWS = ("samples", "shape", "clip", "table", "table_values", "weights")  # mostly from the rest: names do without
 METHODS = {"npair": "N-pair", "simclr": "SimCLR", "moco": "MoCo v2", "byol": "BYOL", "supclr": "SupCLR"}
 METHODS |= {"supnpair": "Sup-N-pair", "supervised": "supervised"}
@@ -75,7 +75,7 @@ def told(run: Run) -> dict[str, Any]:
         "table_values": None if table is None else fitted,
         "weights": sum(weight.numel() for weight in run.encoder.parameters()),
     }
-    return {name: value for name, value in parts.items() if name not in (*UNTOLD, "data_dir", "groups")}
+    return {name: value for name, value in parts.items() if name not in ("seed", *SURROUNDINGS, "data_dir", "groups")}
 
 
 def name_of(run: Run) -> str:
@@ -105,7 +105,9 @@ def _results(runs: Sequence[Run]) -> dict[str, list[Result]]:
             views = ", with views" if "views" in result.constants else ""
             other = "" if result.data == run.config["data"]["name"] else f" on {Path(result.data).name}"
             anew = ", standardised anew" if "standardised" in result.constants else ""
-            last[f"{result.protocol}{views}{other}{anew}"] = result
+            column = result.constants.get("label", run.reading.label)
+            label = "" if column == run.reading.label else f", label {column}"
+            last[f"{result.protocol}{views}{other}{anew}{label}"] = result
         for name, result in last.items():
             found.setdefault(name, []).append(result)
     return found

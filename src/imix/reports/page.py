@@ -192,19 +192,22 @@ def _confusions(arms: list[Arm], samples: dict[str, Any]) -> list[dict[str, Any]
         for protocol, results in arm.results.items():
             counts = results[0].details.get("confusion") if protocol.startswith("linear") else None
             if counts:
-                classes = named.get((results[0].data, arm.runs[0].reading.label), [])
+                classes = named.get((results[0].data, results[0].constants.get("label", arm.runs[0].reading.label)), [])
                 if len(classes) != len(counts):
                     classes = [str(number) for number in range(len(counts))]
                 found.append({"arm": at, "protocol": protocol, "classes": classes, "counts": counts})
     return found
 
 
-def report(runs: Sequence["Run | str | Path"], out: "str | Path" = "report.html", *, samples: int = 2000) -> Path:
-    """Write a page about runs: settings that differ, curves, results, maps of their features, confusions.
+def report(
+    runs: "Sequence[Run | str | Path] | Run | str | Path", out: "str | Path" = "report.html", *, samples: int = 2000
+) -> Path:
+    """Write a page about runs, or one: settings that differ, curves, results, maps of their features, confusions.
 
     Runs that differ in their seed alone are put together. A run that was not evaluated yet is, where its data has
     labels. The maps show up to that many `samples`.
     """
+    runs = [runs] if isinstance(runs, Run | str | Path) else runs
     if not runs:
         raise InputError("a report needs at least one run")
     if samples < 10:

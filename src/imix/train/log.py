@@ -4,12 +4,12 @@ import hashlib
 import importlib.util
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any, Protocol
 
 from imix.errors import InputError, storing
 from imix.files import append_line, read_metrics, write_lines
+from imix.progress import Told
 
 
 class Sink(Protocol):
@@ -79,7 +79,7 @@ class Progress:
     """Loss, views per second and time left: a live bar on a terminal, a line every ten seconds elsewhere."""
 
     def __init__(self, total_steps: int, done: int = 0) -> None:
-        self.total, self.done_before, self.started, self.told = total_steps, done, time.monotonic(), 0.0
+        self.told = Told("training", total_steps, "steps", begun=done, ends=True)
         self.bar: Any = None
         self.last: dict[str, str] = {}
         if sys.stderr.isatty():
@@ -106,12 +106,8 @@ class Progress:
         text += "".join(self.last.values())
         if self.bar is not None:
             self.bar.update(self.task, completed=record["step"], description=text)
-            return
-        now = time.monotonic()
-        if now - self.told >= 10 or record["step"] == self.total:
-            self.told = now
-            left = (now - self.started) / max(1, record["step"] - self.done_before) * (self.total - record["step"])
-            print(f"step {record['step']}/{self.total}  {text}  {left:.0f} s left", file=sys.stderr, flush=True)
+        else:
+            self.told(record["step"], text)
 
     def close(self) -> None:
         """Take the bar off the screen."""

@@ -19,16 +19,13 @@ from imix.data import Data, load
 from imix.errors import InputError
 from imix.evaluation.probe import make_probe
 from imix.run import Run, clear, read_config, save_encoder
-from imix.settings import Reading, Settings
+from imix.settings import SURROUNDINGS, Reading, Settings
 from imix.train import checkpoint
 from imix.train.build import Made, make_all
 from imix.train.device import uses_bf16
 from imix.train.log import Lines, Log, Progress, Sink, TensorBoard, WandB, check_extras
 from imix.train.loop import train
 from imix.train.stopping import stopping_at_once
-
-# What may differ when a run is resumed: where it runs and what it tells.
-FREE_ON_RESUME = ("device", "cuda_graph", "checkpoint_minutes", "tensorboard", "wandb")
 
 
 def pretrain(
@@ -68,7 +65,7 @@ def pretrain(
         elif settings.tensorboard or settings.wandb:
             raise InputError("tensorboard and wandb need a run folder; give out=...")
         with stopping_at_once(folder is not None), ranks.naming_lost_ranks(), ExitStack() as held:
-            loaded = load(data, labels, reading)
+            loaded = load(data, reading, labels=labels)
             return _pretrain(loaded, settings, folder, encoder, augment, overwrite, progress, held)
     finally:
         if joined:
@@ -167,7 +164,7 @@ def _check_same(folder: Path, before: dict[str, Any], config: dict[str, Any]) ->
     """Refuse to go on with a run that was another one, by the name of what differs."""
     for was, given in zip(_parts(before), _parts(config), strict=True):
         for name in given | was:
-            if was.get(name) == given.get(name) or name in FREE_ON_RESUME:
+            if was.get(name) == given.get(name) or name in SURROUNDINGS:
                 continue
             if name == "table":
                 raise InputError(f"cannot resume {str(folder)!r}: its table had other columns or values")

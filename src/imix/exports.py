@@ -14,7 +14,7 @@ import json
 import pickle
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from imix.data.mel import LogMel
 from imix.data.standardise import Standardise
 from imix.errors import InputError, StorageError, first_line
 from imix.files import write_atomically
-from imix.run import Run, load_encoder
+from imix.run import Run, load_encoder, read_encoder
 
 if TYPE_CHECKING:
     from torchvision.models import ResNet
@@ -58,7 +58,8 @@ def export(run: "Run | str | Path", format: Format, out: str | Path) -> str:
         raise InputError(f"no folder {str(out.parent)!r}")
     encoder = run.encoder if isinstance(run, Run) else load_encoder(run)
     if format == "onnx":
-        return _to_onnx(encoder, _shape(run), out)
+        architecture = run.config["architecture"] if isinstance(run, Run) else read_encoder(run)[0]
+        return _to_onnx(encoder, architecture["shape"], out)
     body = _resnet(encoder, format)
     if format == "detectron2":
         return _to_detectron2(encoder, body, out)
@@ -196,18 +197,6 @@ def _statistics(encoder: nn.Sequential, body: "ResNet") -> tuple[list[float], li
     if isinstance(encoder[0], Standardise):
         return encoder[0].mean.tolist(), encoder[0].deviation.tolist()
     return [0.0] * body.conv1.in_channels, [1.0] * body.conv1.in_channels
-
-
-def _shape(run: "Run | str | Path") -> list[int] | None:
-    """The shape of a sample, from the run or from the file."""
-    if isinstance(run, Run):
-        return run.config["architecture"]["shape"]
-    from safetensors import safe_open
-
-    path = Path(run)
-    with safe_open(path / "encoder.safetensors" if path.is_dir() else path, "pt") as file:
-        architecture: dict[str, Any] = json.loads(file.metadata()["imix"])
-    return architecture["shape"]
 
 
 def _depth(body: "ResNet") -> int | None:

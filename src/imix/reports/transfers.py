@@ -9,8 +9,8 @@ from imix.run import Run
 
 
 def transfer(
-    runs: Sequence["Run | str | Path"],
-    data: Sequence[str],
+    runs: "Sequence[Run | str | Path] | Run | str | Path",
+    data: Sequence[str] | str,
     protocol: str = "linear",
     *,
     data_dir: str | None = None,
@@ -19,7 +19,9 @@ def transfer(
     device: str = "auto",
     seed: int = 0,
 ) -> list[list[Result]]:
-    """Evaluate every run on every data set; a row for each run. What is given further is as for `evaluate`."""
+    """Evaluate every run, or one, on every data set; a row for each run. What is given further is as for `evaluate`."""
+    runs = [runs] if isinstance(runs, Run | str | Path) else runs
+    data = [data] if isinstance(data, str) else data
     if not runs or not data:
         raise InputError("transfer needs runs and the data to evaluate them on")
     loaded = [run if isinstance(run, Run) else Run.load(run) for run in runs]
