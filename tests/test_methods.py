@@ -1,6 +1,7 @@
 """The methods: each against its equation written as loops, its state, and how it treats the encoder it is given."""
 
 import copy
+import inspect
 import math
 
 import pytest
@@ -938,6 +939,15 @@ def test_input_mix_is_refused_as_the_operator_of_a_method():
 def test_an_empty_queue_is_refused():
     with pytest.raises(InputError, match="at least 1 key; got queue=0"):
         imix.MoCo(nn.Linear(5, 4), queue=0)
+
+
+@pytest.mark.parametrize("method", [imix.NPair, imix.SimCLR, imix.MoCo, imix.BYOL, imix.SupCLR, imix.SupNPair])
+@pytest.mark.parametrize("given", [{"temperature": 0.0}, {"temperature": float("nan")}, {"momentum": 1.5}, {"dim": 0}])
+def test_numbers_that_cannot_be_are_refused_at_once(method, given):
+    (name,) = given
+    if name in inspect.signature(method).parameters:
+        with pytest.raises(InputError, match=rf"{name} must|{name}=0"):
+            method(nn.Linear(5, 4), **given)
 
 
 def test_shuffle_bn_looks_at_the_head_too(monkeypatch):

@@ -1,5 +1,6 @@
 """What every method is: an encoder with heads, a mixing operator, one forward that gives the loss, and `update()`."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -75,6 +76,8 @@ class Projected(Method):
         width: int | None = None,
     ) -> None:
         super().__init__(encoder, mix, width)
+        if dim < 1:
+            raise InputError(f"an embedding has at least 1 number; got dim={dim}")
         self.head = make_head(head or self.default_head, self.width, self.width, dim)
 
     def project(self, *batches: Batch) -> tuple[Tensor, ...]:
@@ -97,7 +100,14 @@ class Contrastive(Projected):
         width: int | None = None,
     ) -> None:
         super().__init__(encoder, mix, head=head, dim=dim, width=width)
-        self.temperature = temperature
+        self.temperature = checked_temperature(temperature)
+
+
+def checked_temperature(temperature: float) -> float:
+    """The temperature of a softmax, if it can be one."""
+    if not 0 < temperature < math.inf:
+        raise InputError(f"temperature must be above 0; got {temperature}")
+    return temperature
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from imix import losses
 from imix.batch import Batch
 from imix.distributed import all_ranks, own_offset
 from imix.errors import InputError
+from imix.methods.method import checked_temperature
 from imix.methods.momentum import Momentum
 from imix.mix import MixOperator, no_mix
 
@@ -41,7 +42,7 @@ class MoCo(Momentum):
         super().__init__(encoder, mix, momentum=momentum, head=head, dim=dim, width=width, symmetric=symmetric)
         if queue < 1:
             raise InputError(f"MoCo's queue must hold at least 1 key; got queue={queue}")
-        self.temperature = temperature
+        self.temperature = checked_temperature(temperature)
         self.register_buffer("queue", F.normalize(torch.randn(queue, dim), dim=1))
         self.register_buffer("cursor", torch.zeros((), dtype=torch.long))  # where the oldest key stands
         self.waiting: list[Tensor] = []

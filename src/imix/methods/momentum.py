@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from imix import distributed
 from imix.batch import Batch, concatenate, fields, map_fields, size
 from imix.distributed import SyncBatchNorm, all_ranks
+from imix.errors import InputError
 from imix.methods.method import Projected
 from imix.mix import Mix, MixOperator
 
@@ -37,6 +38,8 @@ class Momentum(Projected):
         symmetric: bool = False,
     ) -> None:
         super().__init__(encoder, mix, head=head, dim=dim, width=width)
+        if not 0 <= momentum <= 1:
+            raise InputError(f"momentum must lie within 0 and 1; got {momentum}")
         self.momentum, self.symmetric = momentum, symmetric
         self.key_encoder = copy.deepcopy(self.encoder).requires_grad_(False)
         self.key_head = copy.deepcopy(self.head).requires_grad_(False)
