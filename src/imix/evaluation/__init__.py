@@ -43,16 +43,26 @@ class Result:
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def is_distance(self) -> bool:
+        """Whether less is better."""
+        return self.protocol in DISTANCES
+
+    @property
     def accuracy(self) -> float:
         """The value, where it is an accuracy."""
-        if self.protocol in DISTANCES:
+        if self.is_distance:
             raise AttributeError(f"{self.protocol} is a distance and no accuracy; see `value`")
         return self.value
 
     @property
+    def scaled(self) -> float:
+        """The value in the unit in which people write it: per cent, or 0.0001 for a distance."""
+        return (1e4 if self.is_distance else 100) * self.value
+
+    @property
     def shown(self) -> str:
-        """The value as people write it: per cent, or a distance in units of 0.0001."""
-        return f"{1e4 * self.value:.2f}e-4" if self.protocol in DISTANCES else f"{100 * self.value:.2f} %"
+        """The value with its unit."""
+        return f"{self.scaled:.2f}{'e-4' if self.is_distance else ' %'}"
 
     def __str__(self) -> str:
         told = {name: value for name, value in self.details.items() if name not in UNTOLD}
@@ -101,7 +111,7 @@ def evaluate(
     dataset, split = with_test(
         load_for(run, data, labels, label=label, columns=columns, test=test, data_dir=data_dir),
         seed,
-        labelled=protocol != "fed",
+        labelled=protocol not in DISTANCES,
     )
     where = pick_device(device)
     encoder = (_restandardised(run.encoder, dataset) if standardise else run.encoder).to(where)
@@ -111,7 +121,7 @@ def evaluate(
     held_out = Encoded(encoder, dataset.test, where, bf16=bf16)
     classes, details = classes_of(dataset), {}
     told = split | ({"views": str(train.views)} if augment else {}) | ({"standardised": True} if standardise else {})
-    told |= {"label": dataset.reading.label} if dataset.reading.label and protocol != "fed" else {}
+    told |= {"label": dataset.reading.label} if dataset.reading.label and protocol not in DISTANCES else {}
     if protocol == "linear":
         used = constants or Linear(seed=seed)
         details = asdict(linear(train, held_out, classes, used))

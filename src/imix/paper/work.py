@@ -110,8 +110,7 @@ class Worker:
             knn = 100 * self._evaluate(run, "knn", on, device).value
             accuracy = Value(100 * result.value, 100 * result.details["paper_accuracy"], knn)
             return {("linear", on): accuracy, ("training", on): Value(train, train)}
-        value = (1e4 if protocol == "fed" else 100) * result.value
-        return {(protocol, on): Value(value, value)}
+        return {(protocol, on): Value(result.scaled, result.scaled)}
 
     def _evaluate(self, run: Run, protocol: str, on: str, device: str) -> Result:
         """By a protocol, unless the same was done before the command was stopped."""

@@ -33,8 +33,7 @@ class Arm:
         results = self.results.get(protocol, [])
         if not results:
             return ""
-        scale = 1e4 if results[0].protocol == "fed" else 100
-        values = [scale * result.value for result in results]
+        values = [result.scaled for result in results]
         deviation = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
         return f"{statistics.mean(values):.1f}{deviation}"
 

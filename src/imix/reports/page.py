@@ -72,20 +72,19 @@ def _table(arms: list[Arm], baselines: list[Arm]) -> str:
     protocols = list(dict.fromkeys(protocol for arm in arms for protocol in arm.results))
     if not protocols:
         return "<p>Not evaluated yet: <code>imix evaluate RUN</code>.</p>"
+    distances = {name for arm in arms for name, results in arm.results.items() if results[0].is_distance}
     means = {protocol: [_mean(arm, protocol) for arm in arms] for protocol in protocols}
     rows = ""
     for arm in (*arms, *baselines):
         cells = ""
         for protocol in protocols:
             known = [mean for mean in means[protocol] if mean is not None]
-            best = min(known) if protocol.startswith("fed") else max(known)
+            best = min(known) if protocol in distances else max(known)
             stands_out = len(known) > 1 and arm not in baselines and _mean(arm, protocol) == best
             kind = ' class="best"' if stands_out else ""
             cells += f"<td{kind}>{arm.accuracy(protocol)}</td>"
         rows += f"<tr><th>{html.escape(arm.name)}</th>{cells}</tr>"
-    units = [
-        f"{name} (10<sup>−4</sup>)" if name.startswith("fed") else f"{html.escape(name)} (%)" for name in protocols
-    ]
+    units = [f"{name} (10<sup>−4</sup>)" if name in distances else f"{html.escape(name)} (%)" for name in protocols]
     head = "".join(f"<th>{unit}</th>" for unit in units)
     return f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
