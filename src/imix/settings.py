@@ -11,6 +11,15 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from imix.errors import InputError
 
+METHODS = {  # and what pages call them
+    "npair": "N-pair",
+    "simclr": "SimCLR",
+    "moco": "MoCo v2",
+    "byol": "BYOL",
+    "supclr": "supervised SimCLR",
+    "supnpair": "supervised N-pair",
+    "supervised": "classifier",
+}
 KINDS = ("numeric", "boolean", "categorical", "datetime", "drop")  # of a table's columns
 # Settings that change nothing a run learns: where it runs, what it measures along the way, what it tells.
 SURROUNDINGS = ("device", "cuda_graph", "knn_every", "checkpoint_minutes", "tensorboard", "wandb")

@@ -1,10 +1,11 @@
 """The figures of the paper. What they show is in pictures alone, so few of their numbers are known."""
 
 from imix.paper.experiment import Cell, Experiment, changed
-from imix.paper.recipes import COLUMNS, ROWS, SHORT, number, shortened, training
+from imix.paper.recipes import ROWS, SHORT, number, shortened, training
 from imix.paper.tables import TOLD_CIFAR, TOLD_IMAGENET, transferred
+from imix.settings import METHODS
 
-PLAIN, MIXED = COLUMNS["moco"], f"{COLUMNS['moco']} + i-Mix"
+PLAIN, MIXED = METHODS["moco"], f"{METHODS['moco']} + i-Mix"
 DEPTHS, LENGTHS = (18, 50, 101, 152), (200, 500, 1000, 2000)
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 

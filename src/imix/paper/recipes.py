@@ -72,15 +72,6 @@ SHORT_READING: dict[str, dict[str, Any]] = {
     "imagenet100": {"image_size": 64},
 }
 
-COLUMNS = {
-    "npair": "N-pair",
-    "simclr": "SimCLR",
-    "moco": "MoCo v2",
-    "byol": "BYOL",
-    "supclr": "supervised SimCLR",
-    "supnpair": "supervised N-pair",
-    "supervised": "classifier",
-}
 ROWS = {
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",

@@ -3,7 +3,8 @@
 from typing import Any
 
 from imix.paper.experiment import Cell, Experiment
-from imix.paper.recipes import COLUMNS, ROWS, measured, number, shortened, training
+from imix.paper.recipes import ROWS, measured, number, shortened, training
+from imix.settings import METHODS
 
 Paper = tuple[float, ...] | float | None
 TOLD_CIFAR = "ResNet-18, 200 epochs, weight decay 5e-4, key momentum 0.99"
@@ -34,7 +35,7 @@ def pair(
     data: str, method: str, papers: tuple[Paper, Paper], plain: dict[str, Any], mixed: dict[str, Any], **where: str
 ) -> list[Cell]:
     """A method without and with i-Mix, and what is set for each."""
-    column = COLUMNS[method]
+    column = METHODS[method]
     return [
         cell(column, papers[0], data, method, **plain, **where),
         cell(f"{column} + i-Mix", papers[1], data, method, **({"mix": "mixup"} | mixed), **where),
@@ -171,7 +172,7 @@ VARIATIONS = {  # table C.1: row by row, N-pair and SimCLR, each plain, with i-M
     ("cifar100", "cifar100"): ((68.7, 0.2), (72.3, 0.2), (72.3, 0.4), (68.7, 0.2), (72.3, 0.2), (71.7, 0.2)),
 }
 _tableC1 = tuple(
-    cell(f"{COLUMNS[method]}{name}", paper, data, method, mix, row=transferred(data, on), on=on, epochs=1000)
+    cell(f"{METHODS[method]}{name}", paper, data, method, mix, row=transferred(data, on), on=on, epochs=1000)
     for (data, on), papers in VARIATIONS.items()
     for (method, mix, name), paper in zip(
         [
@@ -200,7 +201,7 @@ SUPERVISED = {  # table C.2: SimCLR, N-pair, N-pair + i-Mix, and the same superv
     ("cifar100", "cifar100"): ((68.7, 0.2), (68.7, 0.2), (72.3, 0.2), (74.3, 0.2), (74.6, 0.3), (78.4, 0.2)),
 }
 _tableC2 = tuple(
-    cell(COLUMNS[method] + name, paper, data, method, mix, row=transferred(data, on), on=on, epochs=1000)
+    cell(METHODS[method] + name, paper, data, method, mix, row=transferred(data, on), on=on, epochs=1000)
     for (data, on), papers in SUPERVISED.items()
     for (method, mix, name), paper in zip(
         [

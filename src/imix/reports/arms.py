@@ -13,11 +13,9 @@ from imix.errors import InputError
 from imix.evaluation import Result, evaluate
 from imix.files import read_lines
 from imix.run import Run
-from imix.settings import SURROUNDINGS
+from imix.settings import METHODS, SURROUNDINGS
 
 FOLLOWS = ("samples", "shape", "clip", "table", "table_values", "weights")  # mostly from the rest: names do without
-METHODS = {"npair": "N-pair", "simclr": "SimCLR", "moco": "MoCo v2", "byol": "BYOL", "supclr": "SupCLR"}
-METHODS |= {"supnpair": "Sup-N-pair", "supervised": "supervised"}
 
 
 @dataclass(frozen=True)
