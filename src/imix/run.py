@@ -124,10 +124,10 @@ def assemble(architecture: dict[str, Any], encoder: nn.Module | None = None) -> 
             raise InputError("samples with several fields need an encoder of your own; give encoder=...")
         encoder = encoders.build(architecture["encoder"], clip.shape if clip else shape, architecture["groups"])
     if clip is not None:
-        first: nn.Module = LogMel(clip)
+        front: nn.Module = LogMel(clip)
     else:
-        first = Standardise(shape[0]) if architecture["standardise"] and shape else nn.Identity()
-    return nn.Sequential(OrderedDict(standardise=first, encoder=encoder))
+        front = Standardise(shape[0]) if architecture["standardise"] and shape else nn.Identity()
+    return nn.Sequential(OrderedDict(standardise=front, encoder=encoder))
 
 
 def save_encoder(path: Path, encoder: nn.Sequential, architecture: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The Fréchet embedding distance between training and test samples (the paper's appendix C.3)."""
+"""The Fréchet embedding distance between training and test samples (the paper's appendix C.4)."""
 
 import torch
 import torch.nn.functional as F
