@@ -95,27 +95,34 @@ def told(what: dict[str, object], times: dict[str, list[float]], plain: str) -> 
     return lines
 
 
-def cached(rows: int, width: int, classes: int, device: torch.device, rounds: int) -> list[list[object]]:
+def cached(rows: int, width: int, classes: int, device: torch.device, rounds: int, epochs: int) -> list[list[object]]:
     """On features that were made once."""
+    how = Linear(epochs=epochs, milestones=tuple(epochs * share // 100 for share in Linear().milestones))
     sources = [Tensors(*clouds(n, width, classes, device, seed)) for seed, n in ((1, rows), (2, 10_000))]
     train, test = (Encoded(nn.Identity(), source, device) for source in sources)
     features, labels, known = train.features(), train.labels(), (test.features(), test.labels())
     last: dict[str, dict[float, float]] = {}
 
     def plain() -> None:
-        last["plain"] = plain_runs(lambda at: features[at], labels, known, classes, Linear())
+        last["plain"] = plain_runs(lambda at: features[at], labels, known, classes, how)
 
     def ours() -> None:
-        last["imix"] = linear(train, test, classes).by_lr
+        last["imix"] = linear(train, test, classes, how).by_lr
 
     def seven() -> None:
-        classifiers = Classifiers(classes, Linear())
-        for epoch in range(Linear().epochs):
+        classifiers = Classifiers(classes, how)
+        for epoch in range(epochs):
             classifiers.learn(features, labels, epoch)
         classifiers.accuracies([known])
 
     ways = {"seven plain runs": plain, "imix, whole evaluation": ours, "imix, its seven classifiers on all rows": seven}
-    what: dict[str, object] = {"features": "cached", "device": str(device), "rows": rows, "width": width}
+    what: dict[str, object] = {
+        "features": "cached",
+        "device": str(device),
+        "rows": rows,
+        "width": width,
+        "epochs": epochs,
+    }
     lines = told(what, taking_turns(ways, device, rounds, seconds=0.0), "seven plain runs")
     apart = max(abs(last["plain"][lr] - last["imix"][lr]) for lr in Linear().rates)
     share = statistics.mean(last["plain"].values())
@@ -176,6 +183,9 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=512)
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument(
+        "--cached-epochs", type=int, default=100, help="fewer where time is short: cost is proportional"
+    )
     parser.add_argument("--views", action="store_true", help="of images, on a CPU too")
     parser.add_argument("--encoder", default="resnet18")
     parser.add_argument("--images", type=int, default=50_000)
@@ -183,7 +193,7 @@ def main() -> None:
     given = parser.parse_args()
     device = take_device(given)
     rows = given.rows or (50_000 if device.type == "cuda" else 5_000)
-    lines = cached(rows, given.features, given.classes, device, given.rounds)
+    lines = cached(rows, given.features, given.classes, device, given.rounds, given.cached_epochs)
     if device.type == "cpu" and not given.views:
         print("no GPU asked for: evaluation with views through a ResNet-18 is left out (--views to have it on a CPU)")
     else:
