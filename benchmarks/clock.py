@@ -19,6 +19,7 @@ from imix.train.build import make_all
 from imix.train.step import make_objective, make_optimizer, taking_steps
 
 READY = ExitStack()  # steps can be taken until the process ends
+AHEAD = 16  # calls that a GPU is given before it is waited for
 
 
 def rate(make: Callable[[], int], device: torch.device, seconds: float = 4.0) -> float:
@@ -33,7 +34,8 @@ def rate(make: Callable[[], int], device: torch.device, seconds: float = 4.0) ->
     wait()
     started, made = time.monotonic(), 0
     while time.monotonic() - started < seconds:
-        made += make()
+        for _ in range(AHEAD if device.type == "cuda" else 1):
+            made += make()
         wait()
     return made / (time.monotonic() - started)
 
