@@ -43,6 +43,34 @@ def test_pretrain_evaluate_embed_on_a_file_of_ones_own(run_cli, tmp_path):
     assert (code, out) == (0, f"120 vectors of 8 features written to {tmp_path / 'z.parquet'}\n")
 
 
+def test_a_command_that_is_misspelt_is_named_with_the_nearest(run_cli):
+    code, _, err = run_cli("pretrian", "digits")
+    assert code == 2
+    assert err.startswith("imix: there is no command 'pretrian' (did you mean 'pretrain'?); there are demo, ")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["--compile"], True),
+        (["--compile", "True"], True),
+        (["--no-compile"], False),
+        (["--compile", "None"], None),
+        ([], None),
+    ],
+)
+def test_switches_need_no_value(run_cli, monkeypatch, given, expected):
+    seen = []
+
+    def start(data, settings, *rest, **others):
+        seen.append(settings.compile)
+        raise imix.InputError("seen")
+
+    monkeypatch.setattr("imix.train.pretrain.pretrain", start)
+    code, _, _ = run_cli("pretrain", "digits", *given, "--out", "x")
+    assert (code, seen) == (2, [expected])
+
+
 def test_a_csv_file_with_strings_and_gaps_from_rows_to_vectors(run_cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kinds = ["cat", "dog", "fox"]

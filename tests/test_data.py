@@ -3,12 +3,15 @@
 import warnings
 
 import numpy as np
+import pandas
 import pytest
+import soundfile
 import torch
+from PIL import Image
 
 import imix
 from imix import InputError, Reading, Settings
-from imix.data import Tensors, load
+from imix.data import FOLDERS, NAMED, Tensors, load, read_as_before, ways
 from imix.data.standardise import Standardise
 
 
@@ -82,6 +85,92 @@ def test_data_that_was_read_is_not_read_another_way():
     assert load(data) is load(data, reading) is data
     with pytest.raises(InputError, match="how to read belongs to data that is to be read, and given is"):
         load(data, Reading(fraction=0.1))
+
+
+@pytest.fixture
+def places(tmp_path):
+    """A folder of images, one of sounds, and files, by what they are."""
+    for name in ("pictures", "waves"):
+        (tmp_path / name / "cats").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(tmp_path / "pictures" / "cats" / "1.png")
+    soundfile.write(tmp_path / "waves" / "cats" / "1.wav", np.zeros(800), 8000)
+    frame = pandas.DataFrame({"a": [0.5, 1.5], "y": [0, 1]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    np.save(tmp_path / "t.npy", frame.to_numpy())
+    return {path.name: path for path in tmp_path.iterdir()} | {"frame": frame, "rows": frame.to_numpy()}
+
+
+TABLE, SOUNDS = {"label": "y", "columns": {"a": "drop"}}, {"seconds": 0.5, "rate": 8000, "mels": 20}
+WAYS = TABLE | SOUNDS | {"header": "yes", "image_size": 8, "data_dir": "."}
+BELONG = {
+    "t.csv": {*TABLE, "header"},
+    "t.parquet": {*TABLE},
+    "t.npy": {*TABLE},
+    "frame": {*TABLE},
+    "rows": {*TABLE},
+    "pictures": {"image_size"},
+    "waves": {*SOUNDS},
+    "digits": {"data_dir"},
+    "cifar10": {"data_dir"},
+    "imagenet": {"data_dir", "image_size"},
+    "speech_commands": {"data_dir", *SOUNDS},
+    "covtype": {"data_dir", "columns"},
+}
+
+
+@pytest.mark.parametrize("name", BELONG)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_of_reading_that_does_not_belong_to_the_data_is_refused_by_name(places, name, way):
+    data, reading = places.get(name, name), Reading(**{way: WAYS[way]})
+    if way in BELONG[name]:
+        ways.check_ways(data, reading)
+        return
+    with pytest.raises(InputError, match=rf"^{way} .*; ('.*{name}'|the data) is (an?|of) "):
+        load(data, reading)
+
+
+def test_what_is_refused_says_what_the_data_is(places):
+    for data, reading, said in [
+        (
+            places["pictures"],
+            Reading(label="y"),
+            f"label names a column of a table; '{places['pictures']}' is a folder of images, whose subfolders are its "
+            "classes",
+        ),
+        ("digits", Reading(label="y"), "'digits' is a named set of images, which brings its classes"),
+        (
+            places["waves"],
+            Reading(image_size=8),
+            "image_size is for folders of images; '.*waves' is a folder of sounds$",
+        ),
+        (np.ones((4, 3, 8, 8)), Reading(label="0"), r"the data is an array of shape \(4, 3, 8, 8\)"),
+        ((np.ones((4, 2)), np.ones((4, 3))), Reading(label="0"), "the data is of several fields"),
+        (Tensors(torch.ones(4, 2)), Reading(columns={"0": "drop"}), "the data is a Source"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            load(data, reading)
+        with pytest.raises(InputError, match=said):
+            imix.pretrain(data, reading=reading, progress=False)
+
+
+def test_every_named_data_set_has_its_ways_of_reading():
+    assert ways.NAMED.keys() == NAMED.keys() | FOLDERS.keys()
+
+
+def test_what_a_run_remembers_and_has_no_meaning_for_the_data_is_passed_over(places):
+    reading = Reading(**SOUNDS, header="no", image_size=8, data_dir=".")
+    for data in ("digits", np.ones((4, 3, 8, 8)), places["t.parquet"], Tensors(torch.ones(4, 2))):
+        assert len(read_as_before(data, reading).train) == len(load(data).train)
+    assert read_as_before(places["pictures"], Reading(label="y")).train.shape == (3, 8, 8)
+
+
+def test_data_that_is_not_there_is_refused_as_that_whatever_the_way_of_reading(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no data set or file"):
+        load(tmp_path / "nowhere", Reading(label="y"))
+    with pytest.raises(InputError, match=r"no images .* and no sounds"):
+        load(tmp_path / "empty", Reading(seconds=1.0))
 
 
 def test_arrays_may_be_labelled_in_part():

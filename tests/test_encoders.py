@@ -319,8 +319,9 @@ def test_unknown_encoder_is_refused_with_the_names_there_are(name):
 
 
 def test_unknown_resnet_depth_is_refused_by_name():
-    with pytest.raises(imix.InputError, match=r"depth 19; choose from 18, 34, 50, 101, 152"):
-        build("resnet19", (3, 32, 32))
+    for shape in ((3, 32, 32), (20,)):
+        with pytest.raises(imix.InputError, match=r"depth 19; choose from 18, 34, 50, 101, 152"):
+            build("resnet19", shape)
 
 
 @pytest.mark.parametrize("shape", [(20,), (1, 32)])

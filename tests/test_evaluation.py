@@ -12,7 +12,7 @@ from torch import nn
 
 import imix
 from imix import InputError, Settings
-from imix.data import Tensors
+from imix.data import Data, Tensors
 from imix.evaluation import KNN, Linear, PInv
 from imix.evaluation import features as features_of
 from imix.evaluation.features import CHUNK, Encoded
@@ -170,7 +170,7 @@ def test_every_number_comes_with_its_constants(run):
     result = imix.evaluate(run, protocol="knn")
     assert "k 20" in str(result) and "temperature 0.07" in str(result) and "test 500" in str(result)
     linear_result = imix.evaluate(run)
-    assert "rates (1, 3, 5, 10, 30, 50, 70)" in str(linear_result) and "paper_accuracy" in str(linear_result)
+    assert "rates (1, 3, 5, 10, 30, 50, 70)" in str(linear_result) and "the paper's way" in str(linear_result)
     assert read_lines(run.path / "evaluations.jsonl")[-1]["value"] == linear_result.accuracy
 
 
@@ -357,6 +357,54 @@ def test_vectors_are_the_encoders_in_every_format(run, tmp_path):
         np.testing.assert_allclose(frame.select(polars.col("^f\\d+$")).to_numpy(), vectors, rtol=1e-4, atol=1e-5)
         assert frame["split"].to_list() == ["train"] * 1297 + ["test"] * 500
         assert frame["label"].cast(int).to_list() == torch.cat([digits.train.labels, digits.test.labels]).tolist()
+
+
+def test_inputs_are_evaluated_beside_the_features(run):
+    digits = imix.data.load("digits")
+    found = imix.evaluate(run, "digits", "knn", inputs=True)
+    pixels = Encoded(nn.Flatten(), Tensors(run.encoder[0](digits.train.inputs), digits.train.labels), CPU)
+    asked = Encoded(nn.Flatten(), Tensors(run.encoder[0](digits.test.inputs), digits.test.labels), CPU)
+    assert found.value == knn(pixels, asked, 10)
+    assert (found.constants["of"], "of" in imix.evaluate(run, "digits", "knn").constants) == ("inputs", False)
+
+
+def test_results_say_what_the_most_frequent_class_would_get():
+    x, y = torch.randn(100, 3), [0] * 70 + [1] * 30
+    made = imix.pretrain(x, QUICK, labels=y, progress=False)
+    result = imix.evaluate(made, Data("d", Tensors(x, torch.tensor(y)), Tensors(x[50:], torch.tensor(y[50:]))))
+    assert result.details["majority_accuracy"] == pytest.approx(0.4)
+    assert "always the most frequent class 40.00 %" in str(result)
+
+
+def test_one_class_is_nothing_to_tell_apart(run):
+    with pytest.raises(InputError, match="are of one class, so there is nothing to tell apart"):
+        imix.evaluate(run, np.zeros((20, 1, 8, 8)), labels=[0] * 20)
+
+
+def test_classes_of_a_confusion_are_named(tmp_path):
+    frame = polars.DataFrame({"v": np.arange(60) * 0.5, "kind": ["cat", "dog", "fox"] * 20})
+    frame.write_csv(tmp_path / "t.csv")
+    made = imix.pretrain(tmp_path / "t.csv", QUICK, imix.Reading(label="kind"), progress=False)
+    assert imix.evaluate(made).details["classes"] == ["cat", "dog", "fox"]
+
+
+def test_columns_by_which_rows_are_known_are_kept_beside_vectors(tmp_path):
+    ids = [f"{i:04}" for i in range(60)]
+    frame = polars.DataFrame({"id": ids, "v": np.arange(60) * 0.5, "kind": ["cat", "dog", "fox"] * 20})
+    frame.write_csv(tmp_path / "t.csv")
+    made = imix.pretrain(tmp_path / "t.csv", QUICK, imix.Reading(label="kind"), progress=False)
+    for data in (str(tmp_path / "t.csv"), frame):
+        imix.embed(made, data, tmp_path / "z.parquet", keep=["id"])
+        written = polars.read_parquet(tmp_path / "z.parquet")
+        assert (written.columns[0], written["id"].to_list(), "split" in written.columns) == ("id", ids, False)
+    with pytest.raises(InputError, match="has no column 'ids'"):
+        imix.embed(made, frame, tmp_path / "z.csv", keep=["ids"])
+    with pytest.raises(InputError, match="is for features that are written to"):
+        imix.embed(made, frame, keep="id")
+
+
+def test_a_run_is_shown_in_a_line(run):
+    assert repr(run).startswith("<Run in ") and "npair + mixup on digits" in repr(run) and len(repr(run)) < 200
 
 
 def test_vectors_of_unlabelled_arrays(run):

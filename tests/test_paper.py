@@ -199,8 +199,10 @@ def test_rows_and_columns_can_be_chosen():
     assert rows == {"CIFAR-10", "CIFAR-10, no augmentation"}
     one = cells_of(table1, "paper", rows=["covtype"], columns=["BYOL"])
     assert [cell.column for cell in one] == ["BYOL"]
-    with pytest.raises(InputError, match="no such row"):
-        wanted(["table1"], "paper", rows=["mnist"])
+    with pytest.raises(InputError, match=r"table1 has no row \['mnist'\]; its rows: \['CIFAR-10', "):
+        wanted(["table1"], "paper", rows="mnist")
+    with pytest.raises(InputError, match="unknown budget 'smok'; choose from paper, short, smoke"):
+        wanted(["table1"], "smok")
     with pytest.raises(InputError, match=r"nothing in the paper has such a row and column: \['mnist'\]"):
         wanted(["all"], "paper", rows=["mnist"])
     with pytest.raises(InputError, match=r"no 'table9' in the paper; choose from table1"):
@@ -573,7 +575,7 @@ def test_a_task_of_the_script_does_its_share(tmp_path):
         (["table9"], "there is no 'table9' in the paper"),
         ([], "name what to reproduce"),
         (["table1", "--part", "x"], "part must be I/N"),
-        (["table1", "--row", "mnist"], "no such row"),
+        (["table1", "--row", "mnist"], "has no row"),
         (["table1", "--devices", "cuda:99"], "cuda:99"),
         (["table1", "--devices"], "at least one device"),
     ],

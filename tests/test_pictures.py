@@ -245,9 +245,9 @@ def test_a_fraction_keeps_every_class_in_its_share(animals):
     assert data.train.labels.bincount().tolist() == [3, 3]
     assert len(data.names) == 6 and all("cat" in name for name in data.names[:3])
     x, y = np.arange(200.0).reshape(100, 2), [0] * 90 + [1] * 10
-    some = load(x, y, Reading(fraction=0.1)).train
+    some = load(x, Reading(fraction=0.1), labels=y).train
     assert (some.labels.bincount().tolist(), len(load(x, Reading(fraction=0.1)).train)) == ([9, 1], 10)
-    assert torch.equal(some.inputs, load(x, y, Reading(fraction=0.1)).train.inputs)
+    assert torch.equal(some.inputs, load(x, Reading(fraction=0.1), labels=y).train.inputs)
     with pytest.raises(InputError, match="fraction must be above 0 and at most 1; got 0"):
         Reading(fraction=0)
 

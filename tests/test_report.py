@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +20,11 @@ from plotly.offline import get_plotlyjs
 import imix
 from imix.data import Data, Tensors
 from imix.errors import InputError
-from imix.files import read_lines
+from imix.evaluation import Result
+from imix.files import read_lines, write_lines
 from imix.reports import maps, page, samples
-from imix.reports.arms import Arm, differences, group, told
+from imix.reports.arms import Arm, differences, group, in_words, told
+from imix.reports.baselines import set_apart
 from imix.reports.maps import draw_map, neighbours, places, save_map
 from imix.run import Run
 
@@ -75,6 +77,13 @@ def runs(table, tmp_path_factory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
+def unlabelled(table) -> Run:
+    """A run that saw neither of two columns that could be its label."""
+    reading = imix.Reading(columns={"breed": "drop", "colour": "drop"})
+    return imix.pretrain(table, replace(QUICK, epochs=1), reading, progress=False)
+
+
+@pytest.fixture(scope="module")
 def written(runs, tmp_path_factory) -> Path:
     return imix.report(runs, tmp_path_factory.mktemp("page") / "report.html", samples=60)
 
@@ -107,13 +116,20 @@ def test_runs_that_were_read_or_built_differently_are_arms_of_their_own(runs):
     first = Run.load(runs[0])
     others = {
         "standardise none": other_than(first, "reading", standardise="none"),
-        "columns {'height': 'drop'}": other_than(first, "reading", columns={"height": "drop"}),
+        "columns height drop, colour drop": other_than(first, "reading", columns={"height": "drop", "colour": "drop"}),
+        "no label": other_than(first, "reading", label=None),
         "encoder custom": other_than(first, "architecture", encoder="custom"),
     }
     for called, other in others.items():
         (arm, another) = group([first, other])
         assert another.name == f"{arm.name.split(',')[0]}, {called}"
-        assert differences([told(first), told(other)]) == [called.split()[0]]
+        assert len(differences([told(first), told(other)])) == 1
+
+
+def test_what_is_not_given_is_none_or_the_default():
+    assert in_words("test", None) == "no test" and in_words("masking", None) == "masking by default"
+    assert in_words("columns", {}) == "columns by default" and in_words("milestones", (60, 80)) == "milestones 60, 80"
+    assert in_words("input_mix", 0) == "input_mix 0" and in_words("fold", False) == "fold False"
 
 
 def test_a_table_of_other_values_makes_another_arm(runs):
@@ -136,7 +152,7 @@ def test_the_page_says_how_data_was_read_where_that_differs(runs, tmp_path):
     arms = group([first, other_than(first, "reading", standardise="none", label=HOSTILE)])
     path = page.write_report(tmp_path / "r.html", "two", arms, [], "", "", samples=10)
     assert "<th>standardise</th><td>train</td><td>none</td>" in path.read_text()
-    assert "knn_every 0" in path.read_text() and "table 1 numeric" in path.read_text()
+    assert "knn_every 0" in path.read_text() and "no test" in path.read_text() and "table 1 numeric" in path.read_text()
     assert HOSTILE not in path.read_text()
 
 
@@ -200,12 +216,21 @@ def test_maps_of_the_same_samples_share_them(written, read_differently):
     assert first == half != other
 
 
+def forget_classes(run: Path) -> None:
+    """Leave no names of classes in a run's results, as older versions did."""
+    lines = read_lines(run / "evaluations.jsonl")
+    for line in lines:
+        line["details"].pop("classes", None)
+    write_lines(run / "evaluations.jsonl", lines)
+
+
 def test_classes_of_a_confusion_are_those_of_the_data_it_is_of(table, tmp_path):
     cars = tmp_path / "cars.csv"
     makes = {"cat": "audi", "dog": "bmw", HOSTILE: "citroen"}
     polars.read_csv(table).with_columns(polars.col("breed").replace_strict(makes)).write_csv(cars)
     on_animals = quick_run(table, tmp_path / "animals", "breed")
     imix.evaluate(on_animals, cars)
+    forget_classes(on_animals)
     alone = content_of(imix.report([on_animals], tmp_path / "r.html", samples=20))
     assert [one["classes"] for one in alone["confusions"]] == [[HOSTILE, "cat", "dog"], ["0", "1", "2"]]
     both = content_of(imix.report([on_animals, quick_run(cars, tmp_path / "c", "breed")], tmp_path / "r.html"))
@@ -224,6 +249,120 @@ def test_evaluations_by_two_columns_stand_side_by_side(table, tmp_path):
     (arm,) = group([run])
     assert [*arm.results] == ["knn", "knn, label colour"]
     assert "label colour" in str(arm.results["knn, label colour"][0])
+
+
+def with_results(run: Run, path: Path, *results: Result) -> Run:
+    """The same run, with these results in a folder."""
+    path.mkdir(parents=True)
+    write_lines(path / "evaluations.jsonl", [asdict(result) for result in results])
+    return replace(run, path=path)
+
+
+def found(
+    data: str, protocol: str = "linear", value: float = 0.5, majority: float | None = None, **constants
+) -> Result:
+    details = {} if majority is None else {"majority_accuracy": majority}
+    return Result(protocol, data, value, constants, details)
+
+
+def columns_of(arms: list[Arm]) -> list[list[str]]:
+    return [[*arm.results] for arm in arms]
+
+
+def test_results_on_different_data_share_no_column(runs, tmp_path):
+    first = Run.load(runs[0])
+    one = with_results(other_than(first, "data", name="/x/a.csv"), tmp_path / "1", found("/x/a.csv", value=0.9))
+    other = with_results(
+        other_than(first, "data", name="/x/b.csv"), tmp_path / "2", found("/x/b.csv"), found("/x/a.csv", value=0.8)
+    )
+    assert columns_of(group([one])) == [["linear"]]
+    assert columns_of(group([other])) == [["linear", "linear on a.csv"]]
+    arms = group([one, other])
+    assert columns_of(arms) == [["linear on a.csv"], ["linear on b.csv", "linear on a.csv"]]
+    assert page._table(arms, []).count("best") == 1
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(runs, tmp_path):
+    first = Run.load(runs[0])
+    names = ("/x/train.csv", "/y/train.csv")
+    one, other = (with_results(other_than(first, "data", name=name), tmp_path / name[1], found(name)) for name in names)
+    arms = group([one, other])
+    assert [arm.name for arm in arms] == ["N-pair, data /x/train.csv", "N-pair, data /y/train.csv"]
+    assert columns_of(arms) == [["linear on /x/train.csv"], ["linear on /y/train.csv"]]
+
+
+def test_results_by_one_label_share_a_column_whether_training_knew_it_or_not(table, tmp_path):
+    made = []
+    for label, dropped in (("breed", ("colour",)), (None, ("breed", "colour"))):
+        reading = imix.Reading(label=label, columns=dict.fromkeys(dropped, "drop"))
+        run = imix.pretrain(table, replace(QUICK, epochs=1), reading, out=tmp_path / str(label), progress=False)
+        imix.evaluate(run, protocol="knn", label=None if label else "breed")
+        imix.evaluate(run, protocol="fed")
+        made.append(run)
+    imix.evaluate(made[1], protocol="knn", label="colour")
+    arms = group(made)
+    assert columns_of(arms) == [["knn, label breed", "fed"], ["knn, label breed", "fed", "knn, label colour"]]
+    assert [arm.name for arm in arms] == [
+        "N-pair + i-Mix, label breed, columns colour drop",
+        "N-pair + i-Mix, no label, columns breed drop, colour drop",
+    ]
+
+
+def test_inputs_are_a_row_where_all_arms_agree_on_them_and_never_replace_features(runs, tmp_path):
+    first = Run.load(runs[0])
+    name = first.config["data"]["name"]
+    second = other_than(first, "settings", temperature=0.7)
+
+    def arms(folder: str, *inputs: float | None) -> list[Arm]:
+        made = []
+        for at, (run, value) in enumerate(zip((first, second), inputs, strict=True)):
+            last = [] if value is None else [found(name, value=value, of="inputs")]
+            made.append(with_results(run, tmp_path / folder / str(at), found(name, value=0.7), *last))
+        return group(made)
+
+    kept, (row,) = set_apart(arms("agree", 0.6, 0.6))
+    assert columns_of(kept) == [["linear"], ["linear"]] and kept[0].accuracy("linear") == "70.0"
+    assert row.name == "the inputs themselves" and row.accuracy("linear") == "60.0"
+    for apart in (arms("differ", 0.6, 0.5), arms("lacking", 0.6, None)):
+        assert set_apart(apart) == (apart, [])
+        assert apart[0].accuracy("linear") == "70.0" and apart[0].accuracy("linear, of the inputs") == "60.0"
+
+
+def test_the_most_frequent_class_is_a_row_where_all_results_agree_on_it(runs, tmp_path):
+    first = Run.load(runs[0])
+    name = first.config["data"]["name"]
+    second = other_than(first, "settings", temperature=0.7)
+    shares = {"linear": (0.4, 0.4 + 1e-12), "knn": (0.4, 0.41), "pinv": (0.4, None), "fed": (None, None)}
+    runs = [
+        with_results(run, tmp_path / str(at), *(found(name, kind, majority=of[at]) for kind, of in shares.items()))
+        for at, run in enumerate((first, second))
+    ]
+    path = page.write_report(tmp_path / "r.html", "two", group(runs), [], "", "", samples=10)
+    assert "<th>most frequent class</th><td>40.0</td><td></td><td></td><td></td></tr>" in path.read_text()
+
+
+def test_classes_that_came_with_a_result_name_those_of_its_confusion(runs):
+    first = Run.load(runs[0])
+    for classes, shown in ((["a", "b"], ["a", "b"]), (["a", "b", "c"], ["0", "1"])):
+        result = Result("linear", "elsewhere", 0.5, {}, {"confusion": [[1, 0], [0, 1]], "classes": classes})
+        (confusion,) = page._confusions([Arm("N-pair", [first], {"linear": [result]})], {})
+        assert confusion["classes"] == shown
+
+
+def test_run_folders_of_many_runs_are_in_the_table_of_settings(runs, written, tmp_path):
+    cells = "".join(f"<td>{one}<br>{other}</td>" for one, other in (runs[:2], runs[2:]))
+    assert f"<tr><th>run folder</th>{cells}</tr>" in written.read_text()
+    assert "run folder" not in page._settings(group([Run.load(runs[0])]))
+
+
+def test_a_page_of_many_data_sets_is_called_so(runs, tmp_path, monkeypatch):
+    first = Run.load(runs[0])
+    others = [other_than(first, "data", name=name) for name in ("/x/a.csv", "/x/b.csv")]
+    monkeypatch.setattr(page, "write_report", lambda path, title, *_: title)
+    assert imix.report([first, *others], tmp_path / "r.html") == "3 runs on 3 data sets"
+    assert imix.report([first, first, others[0]], tmp_path / "r.html") == "3 runs on 2 data sets"
+    assert imix.report(runs, tmp_path / "r.html") == "2 ways to learn animals.csv"
+    assert imix.report(runs[0], tmp_path / "r.html") == "N-pair on animals.csv"
 
 
 def test_confusions_are_those_of_the_linear_evaluation(runs, written):
@@ -286,6 +425,8 @@ def test_bad_wishes_are_refused(runs, tmp_path):
         imix.report([], tmp_path / "r.html")
     with pytest.raises(InputError, match="no folder"):
         imix.report(runs, tmp_path / "nowhere" / "r.html")
+    with pytest.raises(InputError, match=r"r\.pdf'; choose a file that ends in \.html or \.htm"):
+        imix.report(runs, tmp_path / "r.pdf")
     with pytest.raises(InputError, match="at least 10"):
         imix.report(runs, tmp_path / "r.html", samples=2)
 
@@ -324,6 +465,12 @@ def test_a_map_is_drawn_as_svg_and_png(runs, tmp_path):
         save_map(tmp_path / "m.gif", np.zeros((3, 2)), None)
 
 
+def test_a_map_is_coloured_by_the_label_that_is_given(unlabelled, tmp_path):
+    for label, classes in {"breed": ["cat", "dog"], "colour": ["green", "red"]}.items():
+        drawn = draw_map(unlabelled, tmp_path / "m.svg", classes=classes, label=label).read_text()
+        assert re.findall(r"<text[^>]*>([^<]*)</text>", drawn) == classes
+
+
 def test_a_map_that_cannot_be_is_refused_before_any_work(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(maps, "embed", lambda *_, **__: pytest.fail("features were computed"))
     with pytest.raises(InputError, match="ends in"):
@@ -358,6 +505,11 @@ def test_transfer_is_a_row_for_each_run_and_a_column_for_each_data_set(runs, tab
     results = imix.transfer(runs[:2], [str(table), str(table)], "knn")
     assert [[result.protocol for result in row] for row in results] == [["knn", "knn"]] * 2
     assert results[0][0].value == results[0][1].value
+
+
+def test_transfer_is_by_the_label_that_is_given(unlabelled, table):
+    ((result,),) = imix.transfer(unlabelled, str(table), "knn", label="breed")
+    assert result.constants["label"] == "breed"
 
 
 # In a browser.

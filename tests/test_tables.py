@@ -286,6 +286,105 @@ def test_whole_numbers_are_the_same_category_however_they_are_written(tmp_path):
     assert flags.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
 
 
+# --- decimal commas ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def prices():
+    """Fractions, whole numbers with gaps (pandas writes 1,0), text with commas, and classes that are numbers."""
+    rng = np.random.default_rng(0)
+    return pandas.DataFrame(
+        {
+            "price": np.where(np.arange(60) % 7 == 3, np.nan, rng.normal(0, 1234, 60)),
+            "tiny": rng.normal(0, 1e-9, 60),
+            "rooms": [1.0, 2.0, None, 3.0] * 15,
+            "place": ["Rome, IT", "1,5 km off", "Oslo"] * 20,
+            "half": [0.5, 1.5, 2.0] * 20,
+            "y": [0.0, 1.0, None] * 20,
+        }
+    )
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_decimal_commas_give_the_numbers_that_points_give(prices, tmp_path, delimiter):
+    prices.to_csv(tmp_path / "points.csv", index=False)
+    prices.to_csv(tmp_path / "commas.csv", index=False, sep=delimiter, decimal=",")
+    prices.to_csv(tmp_path / "other.csv", index=False, sep=delimiter)
+    reading = Reading(label="y", columns={"half": "categorical"})
+    points, commas, other = (load(tmp_path / f"{name}.csv", reading) for name in ("points", "commas", "other"))
+    assert commas.table.kinds == {
+        "price": "numeric",
+        "tiny": "numeric",
+        "rooms": "categorical",
+        "place": "categorical",
+        "half": "categorical",
+    }
+    for data in (commas, other):
+        assert data.table == points.table
+        assert torch.equal(data.train.inputs, points.train.inputs)
+        assert torch.equal(data.train.labels, points.train.labels)
+        assert list(data.class_names) == ["0", "1"]
+
+
+def test_files_with_points_and_commas_are_the_same_to_a_run(prices, tmp_path):
+    paths = [tmp_path / "points.csv", tmp_path / "commas.csv"]
+    prices.to_csv(paths[0], index=False)
+    prices.to_csv(paths[1], index=False, sep=";", decimal=",")
+    expected = load(prices).train.inputs
+    for path in paths:
+        data = load(path, Reading(test=str(paths[0])))
+        for other in (data.test, *(load(each, table=data.table).train for each in (*paths, prices))):
+            assert torch.equal(other.inputs, data.train.inputs)
+        assert torch.equal(load(path, table=load(prices).table).train.inputs, expected)
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "kind"),
+    [
+        ("7", "2,5", "numeric"),
+        ("", "2,5", "numeric"),
+        ("1,5", "2", "numeric"),
+        ("1,5", "-2,5e-3", "numeric"),
+        ("1,5", "x", "categorical"),
+        ("1,5", "1.234,5", "categorical"),
+        ("1,5", "2.5", "categorical"),
+    ],
+)
+def test_decimal_commas_hold_for_the_whole_file_not_its_first_block(tmp_path, early, late, kind):
+    text = "a;b\n" + f"{early};padding, padding, padding\n" * 60_000 + f"{late};padding\n" * 3
+    data = read(tmp_path / "t.csv", text, standardise="none")
+    assert data.table.kinds == {"a": kind, "b": "categorical"}
+    if kind == "numeric":
+        assert data.train.inputs[-1, 0] == pytest.approx(float(late.replace(",", ".")))
+
+
+def test_points_and_commas_may_stand_in_columns_of_one_file(tmp_path):
+    data = read(tmp_path / "t.csv", "a;b;c\n" + "1,5;2.5;0,5\n2,5;3.5;,25\n" * 5, standardise="none")
+    assert data.train.inputs[:2].tolist() == [[1.5, 2.5, 0.5], [2.5, 3.5, 0.25]]
+
+
+def test_a_file_of_numbers_with_decimal_commas_and_without_names(tmp_path):
+    for text in ("1,5;2,5;3,5\n4,5;5,5;9,5\n", "1,5\t2,5\t3,5\n4,5\t5,5\t9,5\n"):
+        data = read(tmp_path / "t.csv", text, standardise="none")
+        assert data.train.inputs.tolist() == [[1.5, 2.5, 3.5], [4.5, 5.5, 9.5]]
+    data = read(tmp_path / "t.csv", "1,5;;3,5;4,5\n4,5;5,5;9,5;2,5\n", header="no", columns={"1": "drop"})
+    assert len(data.train) == 2
+
+
+def test_text_with_commas_is_text_as_it_is_in_frames(tmp_path):
+    frame = pandas.DataFrame({"size": ["1,5", "2,5", "large"] * 10, "v": np.arange(30) * 0.5})
+    frame.to_csv(tmp_path / "t.csv", sep=";", index=False)
+    frame[:2].to_csv(tmp_path / "new.csv", sep=";", index=False)
+    table = load(frame).table
+    assert table.columns[1].values == ("1,5", "2,5", "large")
+    assert load(tmp_path / "t.csv").table == table
+    assert load(tmp_path / "new.csv", table=table).train.inputs[:, 1:].tolist() == [[1, 0, 0], [0, 1, 0]]
+
+
+def test_a_quoted_comma_between_digits_is_no_decimal_comma_where_commas_delimit(tmp_path):
+    assert read(tmp_path / "t.csv", "a,b\n" + '"1,500",0.5\n"2,500",1.5\n' * 5).table.kinds["a"] == "categorical"
+
+
 # --- the same value is the same, wherever it comes from ---------------------------------------------------------------
 
 
@@ -373,8 +472,33 @@ def test_times_with_a_zone_or_nanoseconds_in_text_or_not():
 
 def test_numbers_are_no_times():
     table = load(pandas.DataFrame({"t": pandas.date_range("2020-01-01", periods=9), "v": np.arange(9) * 0.5})).table
-    with pytest.raises(InputError, match="column 't' cannot be read as datetime: it holds numbers"):
+    with pytest.raises(InputError, match="column 't' cannot be read as datetime: it holds numbers; dates are ISO 8601"):
         table.encode(as_frame(pandas.DataFrame({"t": [1577836800, 1577923200], "v": [0.5, 1]})))
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "wrong"),
+    [
+        ([], "03/12/2021", "is in another form"),
+        (["2021-12-03"] * 1000, "03/12/2021", "is in another form"),
+        (["2021-12-03", None, "2021-12-04 10:00"], "2021-13-04", "is in another form"),
+        (["2021-12-03"], "2021-12-03T09:00:00Z", "has a zone, and the first has none"),
+        (["2021-12-03T09:00:00Z"], "2021-12-03", "has no zone, and the first has one"),
+    ],
+)
+def test_the_first_value_that_is_no_date_is_named_and_what_would_be_one(tmp_path, good, bad, wrong):
+    frame = pandas.DataFrame({"v": 0.5, "on": [*good, bad, "2021-12-03", "then"]})
+    said = (
+        f"column 'on' cannot be read as datetime: '{bad}' {wrong}; "
+        "dates are ISO 8601 (2021-12-03), or come as a datetime column of a frame or Parquet file"
+    )
+    known = load(pandas.DataFrame({"v": [0.5, 1.5], "on": ["2020-01-01", "2021-02-02"]})).table
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    for data in (frame, frame.astype({"on": "category"}), tmp_path / "t.csv"):
+        for how in ({"reading": Reading(columns={"on": "datetime"})}, {"table": known}):
+            with pytest.raises(InputError) as error:
+                load(data, **how)
+            assert str(error.value) == said
 
 
 def test_arrays_of_any_byte_order_and_precision():
@@ -455,8 +579,16 @@ def test_values_too_large_for_the_encoder_are_named():
 def test_what_was_an_input_cannot_be_the_label():
     frame = pandas.DataFrame(people())
     run = imix.pretrain(frame, QUICK, progress=False)
-    with pytest.raises(InputError, match="column 'target' was an input of this run"):
+    with pytest.raises(InputError, match=r"column 'target' was an input of this run.*train with --columns target drop"):
         imix.evaluate(run, frame, label="target")
+
+
+def test_several_labels_are_kept_out_of_training_and_asked_for_one_by_one():
+    frame = pandas.DataFrame(people())
+    run = imix.pretrain(frame, QUICK, Reading(columns={"target": "drop", "smoker": "drop"}), progress=False)
+    assert not {"target", "smoker"} & run.table.kinds.keys()
+    for label in ("target", "smoker"):
+        assert imix.evaluate(run, frame, "knn", label=label).constants["train"] == 96
 
 
 def test_scaling_by_all_rows_names_what_the_test_rows_lack(csv, tmp_path):
@@ -603,7 +735,7 @@ def test_rows_without_a_label_are_trained_on_and_not_evaluated_on():
 
 
 def test_labels_that_are_no_classes_or_not_there_are_refused(csv, tmp_path):
-    with pytest.raises(InputError, match=r"no column 'targte'; it has .*'target'"):
+    with pytest.raises(InputError, match=r"no column 'targte' \(did you mean 'target'\?\); it has .*'target'"):
         load(csv, Reading(label="targte"))
     with pytest.raises(InputError, match=r"'income' of .* has fractions, and labels are classes"):
         load(csv, Reading(label="income"))
@@ -615,6 +747,24 @@ def test_labels_that_are_no_classes_or_not_there_are_refused(csv, tmp_path):
         load(csv, Reading(label="target", test=str(tmp_path / "test.csv")))
     with pytest.raises(InputError, match="choose one"):
         load(pandas.DataFrame(people(4)), Reading(label="target"), labels=[0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("chruned", " (did you mean 'churned'?)"),
+        ("CHURNED", " (did you mean 'churned'?)"),
+        ("tota", " (did you mean 'Total' or 'total'?)"),
+        ("colour", ""),
+    ],
+)
+def test_a_name_that_no_column_has_is_refused_with_what_may_be_meant(given, meant):
+    frame = pandas.DataFrame({f"c{i}": [0.5, 1.5] for i in range(10)} | {"Total": 1, "total": 2, "churned": [0, 1]})
+    for reading in (Reading(label=given), Reading(columns={given: "drop"})):
+        with pytest.raises(InputError) as error:
+            load(frame, reading)
+        assert f"the data has no column '{given}'{meant}; it has 'c0', " in str(error.value)
+        assert str(error.value).endswith("and 3 more")
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------
@@ -641,7 +791,7 @@ def test_a_column_of_another_type_is_refused_by_name(csv):
     table = load(csv).table
     for column, values, message in [
         ("age", ["old", "young"], "column 'age' cannot be read as numeric: .*young"),
-        ("joined", ["soon", "later"], "column 'joined' cannot be read as datetime: .*later"),
+        ("joined", ["soon", "later"], "column 'joined' cannot be read as datetime: 'soon' is in another form"),
         ("smoker", [0, 7], "column 'smoker' cannot be read as boolean: row 1 has 7"),
         (
             "income",
@@ -651,6 +801,17 @@ def test_a_column_of_another_type_is_refused_by_name(csv):
     ]:
         with pytest.raises(InputError, match=message):
             table.encode(as_frame(pa.table(people(2) | {column: values})))
+
+
+def test_new_rows_without_a_column_may_have_it_empty(csv, tmp_path):
+    run = imix.pretrain(csv, QUICK, Reading(label="target"), progress=False)
+    for name in ("age", "smoker", "joined", "city", "rooms"):
+        new = pandas.DataFrame(people(9)).drop(columns=name)
+        with pytest.raises(InputError, match=f"it lacks '{name}'"):
+            imix.embed(run, new)
+        new.assign(**{name: None}).to_csv(tmp_path / "new.csv", index=False)
+        assert np.isfinite(imix.embed(run, tmp_path / "new.csv")).all()
+        assert np.array_equal(imix.embed(run, tmp_path / "new.csv"), imix.embed(run, new.assign(**{name: None})))
 
 
 def test_a_run_on_arrays_refuses_tables_and_the_other_way_round(csv):
@@ -682,7 +843,7 @@ def test_new_rows_may_have_an_empty_label_column_and_labels_of_their_own():
     assert result.constants["train"] == 96
     with pytest.raises(InputError, match="has no column 'typo'"):
         imix.evaluate(run, frame, "knn", label="typo")
-    with pytest.raises(InputError, match="no column 'target', or it is empty"):
+    with pytest.raises(InputError, match="column 'target' is empty"):
         imix.evaluate(run, frame.assign(target=None), "knn", label="target")
 
 
@@ -755,6 +916,11 @@ def test_a_run_on_covtype_remembers_where_the_file_was(forest, tmp_path):
     imix.pretrain("covtype", QUICK, reading, out=tmp_path / "run", progress=False)
     assert imix.evaluate(tmp_path / "run", protocol="knn").constants["test"] == 28
     assert imix.embed(tmp_path / "run", "covtype", data_dir=str(tmp_path)).shape == (40, 2)
+
+
+def test_columns_of_a_named_table_can_be_left_out(forest, tmp_path):
+    reading = Reading(data_dir=str(tmp_path), columns={"Soil_Type": "drop"})
+    assert load("covtype", reading).table.groups == (10, 4)
 
 
 def test_higgs_draws_its_training_rows_and_tests_on_the_last(tmp_path, monkeypatch):

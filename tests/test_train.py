@@ -559,12 +559,22 @@ def test_metrics_have_loss_rate_and_speed_for_every_epoch(table, tmp_path):
     assert all(record.keys() >= {"step", "epoch", "loss", "lr", "views_per_second"} for record in records)
 
 
+def test_a_name_is_no_augmentation_and_says_where_it_belongs(table):
+    with pytest.raises(InputError, match=r"a name belongs in Settings\(augment='cifar'\)"):
+        imix.pretrain(table[0], SMALL, augment="cifar")
+
+
+def test_a_queue_that_holds_the_data_many_times_is_said(table, capsys):
+    imix.pretrain(table[0], replace(SMALL, method="moco", queue=140))
+    assert "the queue holds 2 keys of every sample" in capsys.readouterr().err
+
+
 def test_the_effective_batch_and_progress_are_printed(table, capsys):
     imix.pretrain(table[0], SMALL)
     said = capsys.readouterr().err
     assert "effective batch 16 = 1 rank(s) x 16" in said
     assert "views by masking 0.2" in said
-    assert "step 12/12" in said
+    assert "training: 12 of 12 steps" in said
     assert "views/s" in said
 
 

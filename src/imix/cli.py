@@ -14,8 +14,9 @@ import tyro
 
 import imix
 from imix.commands import COMMANDS
-from imix.errors import InputError, Interrupted, TrainingError, first_line, printable
+from imix.errors import InputError, Interrupted, TrainingError, did_you_mean, first_line, printable
 
+SWITCHES = ("--compile", "--cuda-graph")
 BAD_INPUT, FAILED, RESUME_ME = 2, 1, 75  # exit codes; 75 is EX_TEMPFAIL: run the command again with --resume
 
 
@@ -54,6 +55,10 @@ def main() -> None:
 
 def _parse() -> Callable[[], None]:
     """The command that was asked for, ready to be called; what cannot be parsed is said in one line."""
+    names = [function.__name__ for function in COMMANDS]
+    for word in sys.argv[1:2]:
+        if word not in names and not word.startswith("-"):
+            raise InputError(f"there is no command {word!r}{did_you_mean(word, names)}; there are {', '.join(names)}")
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -61,12 +66,25 @@ def _parse() -> Callable[[], None]:
                 {function.__name__: _deferred(function) for function in COMMANDS},
                 prog="imix",
                 description="Contrastive representation learning with i-Mix, for any kind of data.",
+                args=_spelled_out(sys.argv[1:]),
             )
     except SystemExit as leaving:
         if leaving.code:
             raise InputError(_one_line(complaint.getvalue())) from None
         raise
     return command
+
+
+def _spelled_out(words: list[str]) -> list[str]:
+    """Flags that are on, off or left to imix, with the value that `--compile` and `--no-compile` stand for."""
+    found = []
+    for word, after in zip(words, [*words[1:], "--"], strict=True):
+        name = word.replace("--no-", "--")
+        if name not in SWITCHES or (word == name and not after.startswith("-")):
+            found.append(word)
+        else:
+            found += [name, str(word == name)]
+    return found
 
 
 def _deferred(function: Callable[..., None]) -> Callable[..., Callable[[], None]]:
@@ -86,7 +104,8 @@ def _one_line(boxed: str) -> str:
     lines = [line.strip(" │") for line in boxed.splitlines()]
     rules = [number for number, line in enumerate(lines) if is_rule(line)]
     paragraph = lines[rules[0] + 1 : rules[1]] if len(rules) > 1 else lines
-    return re.sub(r"^Error parsing __tyro-dummy-inner__\.\w+: ", "", " ".join(paragraph)) + " (see --help)"
+    message = re.sub(r"^Error parsing __tyro-dummy-inner__\.\w+: ", "", " ".join(paragraph))
+    return message.replace("Failed to parse key-value pairs!", "it takes pairs, NAME KIND NAME KIND") + " (see --help)"
 
 
 def _stop(number: int, frame: Any) -> None:

@@ -57,6 +57,7 @@ def evaluate(
     data_dir: str | None = None,
     augment: bool = False,
     standardise: bool = False,
+    inputs: bool = False,
     device: str = "auto",
     seed: int = 0,
 ) -> None:
@@ -73,6 +74,7 @@ def evaluate(
         data_dir: Folder with the files of a named data set.
         augment: A new view of each training image in every epoch of the linear classifier, as in the paper.
         standardise: Bring other data than the run's to mean 0 and deviation 1 by its own training samples.
+        inputs: Not the features but the numbers that the encoder sees: what features are to be compared with.
         device: auto, cpu, cuda or cuda:N.
         seed: Of the classifier and of what is held out.
     """
@@ -89,6 +91,7 @@ def evaluate(
             data_dir=data_dir,
             augment=augment,
             standardise=standardise,
+            inputs=inputs,
             device=device,
             seed=seed,
         )
@@ -100,6 +103,7 @@ def embed(
     data: Data,
     out: Path,
     columns: dict[str, str] | None = None,
+    keep: tuple[str, ...] = (),
     data_dir: str | None = None,
     device: str = "auto",
 ) -> None:
@@ -110,12 +114,13 @@ def embed(
         data: Name or file.
         out: A .parquet, .npy or .csv file.
         columns: Columns of a table that the run has not seen and that are to be left out (NAME drop).
+        keep: Columns of a table to write beside the features, such as one by which rows are known.
         data_dir: Folder with the files of a named data set.
         device: auto, cpu, cuda or cuda:N.
     """
     from imix.evaluation import embed as start
 
-    vectors = start(run, data, out, columns=columns, data_dir=data_dir, device=device)
+    vectors = start(run, data, out, columns=columns, keep=keep, data_dir=data_dir, device=device)
     print(f"{len(vectors):,} vectors of {vectors.shape[1]} features written to {out}")
 
 
@@ -123,6 +128,7 @@ def transfer(
     runs: RunFolders,
     data: list[str],
     protocol: Literal["linear", "knn", "pinv", "fed"] = "linear",
+    label: str | None = None,
     data_dir: str | None = None,
     augment: bool = False,
     standardise: bool = False,
@@ -135,6 +141,7 @@ def transfer(
         runs: Run folders.
         data: Names or files.
         protocol: As for evaluate.
+        label: Column of tables that holds the classes; what each run was told unless given.
         data_dir: Folder with the files of named data sets.
         augment: A new view of each training image in every epoch of the linear classifier.
         standardise: Bring each data set to mean 0 and deviation 1 by its own training samples.
@@ -145,7 +152,15 @@ def transfer(
     from imix.reports.transfers import transfer as start
 
     found = start(
-        runs, data, protocol, augment=augment, standardise=standardise, device=device, seed=seed, data_dir=data_dir
+        runs,
+        data,
+        protocol,
+        label=label,
+        augment=augment,
+        standardise=standardise,
+        device=device,
+        seed=seed,
+        data_dir=data_dir,
     )
     print(as_table([str(run) for run in runs], data, found))
 
@@ -183,6 +198,7 @@ def map(
     method: Literal["tsne", "umap"] = "tsne",
     samples: int = 2000,
     classes: list[str] | None = None,
+    label: str | None = None,
     data_dir: str | None = None,
     device: str = "auto",
 ) -> None:
@@ -195,12 +211,15 @@ def map(
         method: tsne, or umap (extra: umap).
         samples: How many samples it shows at most.
         classes: Classes to show; by default all.
+        label: Column of a table that holds the classes; what the run was told unless given.
         data_dir: Folder with the files of a named data set.
         device: auto, cpu, cuda or cuda:N.
     """
     from imix.reports.maps import draw_map
 
-    print(f"open {draw_map(run, out, data, method, samples, classes or (), data_dir=data_dir, device=device)}")
+    shown = classes or ()
+    path = draw_map(run, out, data, method, samples, shown, label=label, data_dir=data_dir, device=device)
+    print(f"open {path}")
 
 
 def data(

@@ -3,11 +3,13 @@
 `StorageError` is for what a disk did.
 """
 
+import difflib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+ALIKE = 0.75  # of 1, by difflib: words that one may have mistaken for each other
 LONGEST = 300  # letters of another library's message: some quote what they could not read
 
 
@@ -31,6 +33,17 @@ def first_line(error: Exception) -> str:
     """What an error says, in one line."""
     line = (str(error).splitlines() or [type(error).__name__])[0]
     return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """A question about the known words that are nearest, if some are near; capitals do not count.
+
+    >>> did_you_mean("pretrian", ["pretrain", "embed"])
+    " (did you mean 'pretrain'?)"
+    """
+    near = difflib.get_close_matches(word.lower(), {other.lower() for other in known}, cutoff=ALIKE)
+    meant = sorted((other for other in known if other.lower() in near), key=lambda other: near.index(other.lower()))
+    return f" (did you mean {' or '.join(map(repr, meant))}?)" if meant else ""
 
 
 def printable(text: str) -> str:

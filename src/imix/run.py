@@ -31,7 +31,7 @@ from imix.files import read_metrics, write_atomically
 from imix.settings import Reading, Settings
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
     """A finished run: its encoder, its configuration, its metrics, and its folder if it has one."""
 
@@ -56,6 +56,12 @@ class Run:
         table = self.config["data"].get("table")
         return None if table is None else Table.from_json(table)
 
+    def __repr__(self) -> str:
+        settings, place = self.settings, "" if self.path is None else f" in {str(self.path)!r}"
+        loss = f", loss {self.metrics[-1]['loss']:.4g}" if self.metrics else ""
+        mix = "" if settings.mix == "none" else f" + {settings.mix}"
+        return f"<Run{place}: {settings.method}{mix} on {self.config['data']['name']}, {settings.epochs} epochs{loss}>"
+
     @classmethod
     def load(cls, path: str | Path, encoder: nn.Module | None = None) -> "Run":
         """Read a run folder; `encoder` is the module to fill where a run was made with one of your own."""
@@ -74,7 +80,7 @@ def read_config(path: Path) -> dict[str, Any]:
             dict.items(config[part])
         str.strip(config["data"]["name"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"{str(path)!r} is not a run folder: it has no config.json of imix") from error
+        raise InputError(f"{str(path)!r} is not a run folder: it has no config.json of imix; name another") from error
     try:
         config["settings"] = _with_defaults(Settings(), config["settings"])
         config["data"] = {"table": None, **config["data"]}

@@ -219,6 +219,7 @@ MANY = settings(
 )
 CELLS = st.one_of(
     st.sampled_from(["", "1", "-2.5", "1e400", "nan", "inf", "NA", "true", "2020-01-01", "0x10", "é", '"', '""', "\0"]),
+    st.sampled_from(["1,5", "-2,5e3", ",5", "1,", "1.234,5", "03/12/2021", "2020-01-01T00:00Z"]),
     st.text(max_size=6),
     st.floats(allow_nan=True).map(str),
     st.integers().map(str),

@@ -24,11 +24,12 @@ from imix.data.speech_commands import speech_commands, speech_commands_v2
 from imix.data.table import Table
 from imix.data.tabular import encode_frames, encode_labels, read_frames
 from imix.data.uci import covtype, higgs1m, higgs100k
+from imix.data.ways import check_ways
 from imix.distributed import rank_0_first
 from imix.errors import InputError
 from imix.settings import Reading
 
-__all__ = ["Data", "Source", "Table", "Tensors", "load"]
+__all__ = ["Data", "Source", "Table", "Tensors", "load", "read_as_before"]
 
 NAMED = {
     "digits": digits,
@@ -60,11 +61,24 @@ def load(
     """Any data as `Data`: a name, a path, a frame, arrays or tensors (with `labels` (N,) if there are any), a `Source`.
 
     `table` is how the columns of a table became numbers before, for rows that are to be treated the same way. What is
-    `Data` already is as it was read.
+    `Data` already is as it was read. A way of reading that has no meaning for the data is refused.
 
     >>> load("digits").train.shape
     (1, 8, 8)
     """
+    if not isinstance(data, Data):
+        check_ways(data, reading)
+    return read_as_before(data, reading, labels=labels, table=table)
+
+
+def read_as_before(
+    data: "str | Path | Data | Source | Batch | Any",
+    reading: Reading,
+    *,
+    labels: Any = None,
+    table: Table | None = None,
+) -> Data:
+    """As `load`, with what a run remembers of its reading: what of that has no meaning for this data is passed over."""
     if labels is not None and isinstance(data, Data | Source):
         raise InputError(f"labels belong to arrays and frames; {type(data).__name__} brings its own if it has any")
     if isinstance(data, Data):

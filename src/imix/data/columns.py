@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from imix.data.values import as_numbers, as_text, as_times, has_fractions, holds_numbers, is_measured
+from imix.data.values import as_numbers, as_text, as_times, find_no_time, has_fractions, holds_numbers, is_measured
 from imix.errors import InputError
 
 FEW = 10  # whole numbers with at most so many different values, a tenth of the rows at most, are categories
@@ -88,11 +88,11 @@ class Categorical:
     kind: str = "categorical"
 
     @classmethod
-    def fit(cls, name: str, train: Any, untyped: bool = False) -> "Categorical":
+    def fit(cls, name: str, train: Any, marks: str = "") -> "Categorical":
         """Learn the values of a column's training rows, and those its type declares even if no row has them."""
         import pyarrow as pa
 
-        numbers = holds_numbers(train, untyped)
+        numbers = holds_numbers(train, marks)
         found = as_text(train, numbers).value_counts().to_pylist()
         counts: dict[str | None, int] = {}
         if pa.types.is_dictionary(train.type):
@@ -171,8 +171,13 @@ def _kind_of_numbers(values: np.ndarray, numbers: bool) -> tuple[str, str]:
 
 def _values(kind: str, column: Any, parts: tuple[str, ...]) -> np.ndarray:
     """The numbers of a measured column, (N, parts) in float64, NaN where it has gaps."""
+    import pyarrow as pa
+
     if kind == "datetime":
-        return as_times(column, parts)
+        try:
+            return as_times(column, parts)
+        except pa.ArrowInvalid as error:
+            raise InputError(find_no_time(column)) from error
     values = as_numbers(column, truth=kind == "boolean")
     odd = ~(np.isnan(values) | (values == 0) | (values == 1))
     if kind == "boolean" and odd.any():

@@ -20,6 +20,7 @@ SUFFIXES = tuple(kind + compression for kind in (".csv", ".tsv") for compression
 BLOCK, LARGEST_BLOCK = 1 << 20, 1 << 30  # bytes parsed at a time; more where a row needs it
 PATIENCE = 3  # columns that may turn out to be text after all, before all are read as text at once
 DELIMITERS = ",;\t|"
+WITH_COMMA = r"^[-+]?(?:\d+|\d*,\d+)(?:[eE][-+]?\d+)?$"  # a number, whole or with a decimal comma
 
 
 def read_csv(path: Path, kinds: Mapping[str, str] | None = None, header: str = "auto") -> Frame:
@@ -27,7 +28,7 @@ def read_csv(path: Path, kinds: Mapping[str, str] | None = None, header: str = "
 
     The first line names the columns. With `header` "no", or "auto" and a first line of numbers other than 0, 1, 2, ...,
     it is a row, and the columns are called 0, 1, ... Types are found out from the whole file; a column whose kind is
-    known to be categorical stays text.
+    known to be categorical stays text. Where commas do not delimit, 2,5 is 2.5.
     """
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
@@ -38,20 +39,28 @@ def read_csv(path: Path, kinds: Mapping[str, str] | None = None, header: str = "
     kept = {name for name, kind in (kinds or {}).items() if kind == "categorical"}
     types = {name: text for name in columns if name in kept}
     block, failures = BLOCK, 0
+    marks = "." if delimiter == "," else ".,"
+    mark = "." if marks == "." else ""
 
-    def start() -> Any:
+    def start(mark: str) -> Any:
         return arrow_csv.open_csv(
             _open(path),
             arrow_csv.ReadOptions(block_size=block, column_names=columns, skip_rows=skipped),
             arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            arrow_csv.ConvertOptions(column_types=types, null_values=MISSING, strings_can_be_null=True),
+            arrow_csv.ConvertOptions(
+                column_types=types, null_values=MISSING, strings_can_be_null=True, decimal_point=mark
+            ),
         )
+
+    def fractions(mark: str) -> int:
+        return sum(pa.types.is_floating(field.type) for field in start(mark).schema)
 
     table = None
     while table is None:
         try:
-            types = {field.name: _lasting(field.type) for field in start().schema} | types
-            table = _on_disk(start(), path.name)
+            mark = mark or max(marks, key=fractions)  # what most columns have; others are text at first
+            types = {field.name: _lasting(field.type) for field in start(mark).schema} | types
+            table = _on_disk(start(mark), path.name)
         except StorageError:
             raise
         except (pa.ArrowInvalid, OSError) as error:
@@ -69,12 +78,12 @@ def read_csv(path: Path, kinds: Mapping[str, str] | None = None, header: str = "
 
     @functools.cache
     def settled(name: str) -> Any:
-        return _settled(table.column(name))
+        return _settled(table.column(name), marks)
 
     def column(name: str) -> Any:
         return settled(name) if types[name] == text and name not in kept else table.column(name)
 
-    return Frame(str(path), tuple(columns), table.num_rows, column, untyped=True)
+    return Frame(str(path), tuple(columns), table.num_rows, column, marks=marks)
 
 
 def _header(path: Path, header: str) -> tuple[int, str, list[str]]:
@@ -91,16 +100,27 @@ def _header(path: Path, header: str) -> tuple[int, str, list[str]]:
     text = start.lstrip("\r\n")
     blank = start[: len(start) - len(text)].count("\n")
     unquoted = re.sub(r'"(?:[^"]|"")*"', "", text).splitlines() or [""]
-    delimiter = max(DELIMITERS, key=unquoted[0].count)
+    delimiter = _delimiter(unquoted[0])
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         names = [name.strip() for name in next(reader, [])]
     except csv.Error as error:
         raise InputError(f"cannot read {path} as .csv: its first line: {error}") from error
     numbered = [str(number) for number in range(len(names))]
-    if header == "no" or (header == "auto" and names != numbered and all(map(_is_number, names))):
+    if header == "no" or (
+        header == "auto" and names != numbered and all(_is_number(name, delimiter) for name in names)
+    ):
         return blank, delimiter, numbered
     return blank + reader.line_num, delimiter, names
+
+
+def _delimiter(line: str) -> str:
+    """What is most frequent in a file's first line, unless that are the decimal commas of its numbers."""
+    for delimiter in DELIMITERS[1:]:
+        parts = [part.strip() for part in line.split(delimiter)]
+        if len(parts) > 1 and all(part in MISSING or _is_number(part, delimiter) for part in parts):
+            return delimiter
+    return max(DELIMITERS, key=line.count)
 
 
 def _open(path: Path) -> Any:
@@ -122,9 +142,9 @@ def _check_quotes(path: Path, table: Any) -> None:
         raise InputError(f"cannot read {path} as .csv: a quote in row {table.num_rows} is never closed")
 
 
-def _is_number(text: str) -> bool:
+def _is_number(text: str, delimiter: str) -> bool:
     try:
-        float(text)
+        float(text if delimiter == "," else text.replace(",", "."))
     except ValueError:
         return False
     return True
@@ -168,7 +188,7 @@ def _on_disk(reader: Any, name: str) -> Any:
         return pa.ipc.open_file(pa.memory_map(file.name)).read_all()
 
 
-def _settled(column: Any) -> Any:
+def _settled(column: Any, marks: str) -> Any:
     """A column that was read as text, as numbers, booleans or times if all of it is that."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -180,4 +200,6 @@ def _settled(column: Any) -> Any:
             return trimmed.cast(kind)
         except pa.ArrowInvalid:
             continue
+    if "," in marks and pc.all(pc.match_substring_regex(trimmed, WITH_COMMA)).as_py():
+        return pc.replace_substring(trimmed, ",", ".").cast(pa.float64())
     return trimmed

@@ -32,13 +32,21 @@ def find_files(
 
     What is hidden does not count, nor what lies in a folder called `leave`.
     """
-    found: list[Path] = []
+    return sorted(_files([folder] if wanted is None else [folder / name for name in wanted], suffixes, leave))
+
+
+def holds(folder: Path, suffixes: tuple[str, ...], leave: str = "") -> bool:
+    """Whether `find_files` would find any; the first is enough."""
+    return any(True for _ in _files([folder], suffixes, leave))
+
+
+def _files(roots: Sequence[Path], suffixes: tuple[str, ...], leave: str) -> Iterator[Path]:
     seen: set[str] = set()
 
     def complain(error: OSError) -> None:
         raise InputError(f"cannot read {error.filename!r}: {error.strerror}") from error
 
-    for root in [folder] if wanted is None else [folder / name for name in wanted]:
+    for root in roots:
         for place, folders, names in os.walk(root, onerror=complain, followlinks=True):
             folders[:] = sorted(name for name in folders if not name.startswith(".") and name != leave)
             if (real := os.path.realpath(place)) in seen:  # links that go in circles
@@ -46,8 +54,7 @@ def find_files(
                 continue
             seen.add(real)
             shown = [name for name in names if name.lower().endswith(suffixes) and not name.startswith(".")]
-            found += [Path(place) / name for name in shown if (Path(place) / name).is_file()]
-    return sorted(found)
+            yield from (Path(place) / name for name in shown if (Path(place) / name).is_file())
 
 
 def read_files(

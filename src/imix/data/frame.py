@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from imix.errors import InputError, first_line
+from imix.errors import InputError, did_you_mean, first_line
 
 
 @dataclass(frozen=True)
 class Frame:
     """Named columns of one length; `name` is what messages call the table.
 
-    `numbers` says that it was an array, whose columns are numbers; `untyped` that it was a file of text, in which
-    numbers may be text and text numbers.
+    `numbers` says that it was an array, whose columns are numbers; `marks` that it was a file of text, in which numbers
+    may be text and text numbers, and which marks their fractions may have: a point, or a comma too.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Frame:
     rows: int
     read: Callable[[str], Any]
     numbers: bool = False
-    untyped: bool = False
+    marks: str = ""
 
     def __post_init__(self) -> None:
         twice = sorted(name for name, count in Counter(self.columns).items() if count > 1)
@@ -51,7 +51,8 @@ class Frame:
     def check(self, name: str) -> None:
         """Refuse a name that no column has."""
         if name not in self.columns:
-            raise InputError(f"{self.name} has no column {name!r}; it has {listed(self.columns)}")
+            guess = did_you_mean(name, self.columns)
+            raise InputError(f"{self.name} has no column {name!r}{guess}; it has {listed(self.columns)}")
 
     def part(self, start: int, stop: int) -> "Frame":
         """The rows from `start` up to `stop`."""

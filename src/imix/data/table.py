@@ -43,7 +43,7 @@ class Table:
             with naming(name, kind):
                 column = train.column(name)
                 if kind == "categorical":
-                    columns.append(Categorical.fit(name, column, train.untyped))
+                    columns.append(Categorical.fit(name, column, train.marks))
                 else:
                     among = [column if frame is train else frame.column(name) for frame in scaling]
                     columns.append(Measured.fit(name, kind, column, among))

@@ -37,7 +37,10 @@ def encode_frames(frames: Sequence[Frame], reading: Reading, table: Table | None
         table = Table.fit(frames[0], reading.columns, reading.label, scaling)
     else:
         if reading.label in table.kinds:
-            raise InputError(f"column {reading.label!r} was an input of this run, so it cannot be its label")
+            raise InputError(
+                f"column {reading.label!r} was an input of this run, so it cannot be its label; to evaluate by it, "
+                f"train with --columns {reading.label} drop"
+            )
         for name, kind in reading.columns.items():
             if table.kinds.get(name, kind) != kind:
                 raise InputError(f"column {name!r} is {table.kinds[name]} in this run, and cannot be {kind} now")
@@ -61,7 +64,7 @@ def encode_labels(
         frame.check(label)
     with naming(label, "a label"):
         columns = [frame.column(label) for frame in frames]
-        numbers = holds_numbers(columns[0], frames[0].untyped)
+        numbers = holds_numbers(columns[0], frames[0].marks)
         texts = [as_text(column, numbers, gaps=("",)) for column in columns]  # other gaps a CSV file has left out
     found = [[name for name in text.unique().to_pylist() if name is not None] for text in texts]
     classes = sorted(found[0], key=_in_order)

@@ -16,6 +16,7 @@ MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "n
 # A number as text; with a leading zero it is a code (a zip, an id).
 NUMBER = re.compile(r"[-+]?(?:0|[1-9]\d*|(?=\.\d))(?:\.\d*)?(?:[eE][-+]?\d+)?")
 WHOLE = re.compile(r"[-+]?\d+")
+ISO = "dates are ISO 8601 (2021-12-03), or come as a datetime column of a frame or Parquet file"
 TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)")
 
 
@@ -27,15 +28,19 @@ def is_measured(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def holds_numbers(column: Any, untyped: bool) -> bool:
-    """Whether a column is of numbers, or where its source has no types, of text all of which are numbers."""
+def holds_numbers(column: Any, marks: str) -> bool:
+    """Whether a column is of numbers, or where its source has no types, of text all of which are numbers.
+
+    `marks` are those that fractions may have in such a source; a column has one of them.
+    """
     import pyarrow as pa
 
     column = plain(column)
-    if not (untyped and pa.types.is_string(column.type)):
+    if not (marks and pa.types.is_string(column.type)):
         return is_measured(column.type)
     texts = as_text(column, numbers=False).unique().drop_null().to_pylist()
-    return bool(texts) and all(map(NUMBER.fullmatch, texts))
+    one = "," if "," in marks and not any("." in text for text in texts) else "."
+    return bool(texts) and all(NUMBER.fullmatch(text.replace(one, ".")) for text in texts)
 
 
 def has_fractions(values: np.ndarray) -> bool:
@@ -71,7 +76,7 @@ def as_times(column: Any, parts: Sequence[str]) -> np.ndarray:
     if pc.all(pc.is_null(column, nan_is_null=True)).as_py():
         return np.full((len(column), len(parts)), np.nan)
     if is_measured(column.type):
-        raise InputError("it holds numbers")
+        raise InputError(f"it holds numbers; {ISO}")
     if pa.types.is_string(column.type):
         column = as_text(column, numbers=False)
         try:
@@ -81,6 +86,28 @@ def as_times(column: Any, parts: Sequence[str]) -> np.ndarray:
     column = column.cast(pa.timestamp("us"), safe=False)
     taken = [(pc.day_of_week if part == "weekday" else getattr(pc, part))(column) for part in parts]
     return np.column_stack([part.cast(pa.float64()).to_numpy() for part in taken])
+
+
+def find_no_time(column: Any) -> str:
+    """What to say of a column of text that `as_times` cannot read: the first value that is no time, and what is one."""
+    import pyarrow as pa
+
+    def are_times(texts: Any, zone: str | None) -> bool:
+        try:
+            texts.cast(pa.timestamp("us", zone))
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    texts = as_text(column, numbers=False).drop_null()
+    zone = "UTC" if are_times(texts[:1], "UTC") else None
+    while len(texts) > 1:
+        half = len(texts) // 2
+        texts = texts[half:] if are_times(texts[:half], zone) else texts[:half]
+    wrong = "is in another form"
+    if are_times(texts, None if zone else "UTC"):
+        wrong = "has no zone, and the first has one" if zone else "has a zone, and the first has none"
+    return f"{texts[0].as_py()!r} {wrong}; {ISO}"
 
 
 def as_text(column: Any, numbers: bool, gaps: Sequence[str] = MISSING) -> Any:
@@ -118,7 +145,7 @@ def _canonical(text: str, numbers: bool, gaps: Sequence[str]) -> str | None:
         of_day = time[2].rstrip("0").rstrip(".") if "." in time[2] else time[2]
         return time[1] if of_day.strip("0:") == "" else f"{time[1]} {of_day}"
     try:
-        return _number(text) if numbers else text
+        return _number(text.replace(",", ".")) if numbers else text
     except ValueError:
         return text  # a word among numbers
 

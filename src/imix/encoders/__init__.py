@@ -49,9 +49,9 @@ def build(name: str, shape: Sequence[int], groups: Sequence[int] = ()) -> nn.Mod
         widths = [int(width) for width in match[1].split("-")] if match[1] else PAPER_WIDTHS
         return MLP(math.prod(shape), widths, groups=groups, activated=bool(match[2]))
     if match := re.fullmatch(r"resnet(\d+)(?::(small|standard))?", name):
-        if len(shape) != 3:
+        if len(shape) != 3 and int(match[1]) in DEPTHS:
             raise InputError(f"encoder {name!r} takes images (C, H, W); got samples of shape {tuple(shape)}")
-        stem = match[2] or ("small" if max(shape[1:]) <= SMALL_SIDE else "standard")
+        stem = match[2] or ("small" if max(shape[1:], default=0) <= SMALL_SIDE else "standard")
         return resnet(int(match[1]), channels=shape[0], stem="small" if stem == "small" else "standard")
     if name.startswith("timm:"):
         return _from_timm(name.removeprefix("timm:"), shape)

@@ -15,7 +15,7 @@ from imix.encoders.resnet import SMALL_SIDE
 from imix.errors import InputError
 from imix.evaluation.features import Encoded
 from imix.evaluation.fed import fed
-from imix.evaluation.held_out import classes_of, with_test
+from imix.evaluation.held_out import classes_of, majority, with_test
 from imix.evaluation.knn import KNN, knn
 from imix.evaluation.linear import Linear, linear
 from imix.evaluation.pinv import PInv, pinv
@@ -29,7 +29,13 @@ __all__ = ["KNN", "Linear", "PInv", "Result", "embed", "evaluate"]
 PROTOCOLS = ("linear", "knn", "pinv", "fed", "detection")
 DISTANCES = ("fed",)
 CONSTANTS = {"linear": Linear, "knn": KNN, "pinv": PInv, "fed": None}
-UNTOLD = ("by_lr", "confusion", "per_class")  # details that are too long for a line
+UNTOLD = ("by_lr", "confusion", "per_class", "classes", "paper_lr")  # details that are too long for a line
+WORDS = {  # how others are told
+    "lr": "rate",
+    "train_accuracy": "on training samples",
+    "paper_accuracy": "with the rate that is best on test samples, the paper's way,",
+    "majority_accuracy": "always the most frequent class",
+}
 
 
 @dataclass(frozen=True)
@@ -67,8 +73,8 @@ class Result:
     def __str__(self) -> str:
         told = {name: value for name, value in self.details.items() if name not in UNTOLD}
         told |= {name: f"{100 * value:.2f} %" for name, value in told.items() if name.endswith("accuracy")}
-        constants = ", ".join(f"{name} {value}" for name, value in (told | self.constants).items())
-        return f"{self.protocol} on {self.data}: {self.shown} ({constants})"
+        parts = [f"{WORDS.get(name, name)} {value}" for name, value in (told | self.constants).items()]
+        return f"{self.protocol} on {self.data}: {self.shown} ({', '.join(parts)})"
 
 
 def evaluate(
@@ -83,6 +89,7 @@ def evaluate(
     data_dir: str | None = None,
     augment: bool = False,
     standardise: bool = False,
+    inputs: bool = False,
     device: str = "auto",
     seed: int = 0,
     constants: Any = None,
@@ -98,8 +105,9 @@ def evaluate(
     without a test part has a fifth held out, and rows without a label do not count. With `augment`, the linear
     classifier sees a new view of each training image in every epoch, as the paper's did: shifted by up to 4 pixels and
     mirrored, or cropped where images are larger than 64. With `standardise`, other data than the run's is brought to
-    mean 0 and deviation 1 by its own training samples. `constants` are a `Linear`, `KNN`, `PInv` or `Detection` other
-    than the default. The result is added to the run folder's evaluations.jsonl.
+    mean 0 and deviation 1 by its own training samples. With `inputs`, not the features are evaluated but the numbers
+    that the encoder sees, which is what features are to be compared with. `constants` are a `Linear`, `KNN`, `PInv` or
+    `Detection` other than the default. The result is added to the run folder's evaluations.jsonl.
     """
     if protocol not in PROTOCOLS:
         raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")
@@ -113,14 +121,22 @@ def evaluate(
         seed,
         labelled=protocol not in DISTANCES,
     )
+    if inputs and dataset.train.shape is None:
+        raise InputError(f"inputs=True is for samples of one field; those of {dataset.name} have several")
     where = pick_device(device)
-    encoder = (_restandardised(run.encoder, dataset) if standardise else run.encoder).to(where)
+    encoder = _restandardised(run.encoder, dataset) if standardise else run.encoder
+    encoder = (nn.Sequential(encoder[0], nn.Flatten()) if inputs else encoder).to(where)
     assert dataset.test is not None
     bf16 = augment and uses_bf16(run.settings, where)  # a hundred passes; one pass can be exact
     train = Encoded(encoder, dataset.train, where, _views(dataset, protocol) if augment else None, bf16)
     held_out = Encoded(encoder, dataset.test, where, bf16=bf16)
-    classes, details = classes_of(dataset), {}
-    told = split | ({"views": str(train.views)} if augment else {}) | ({"standardised": True} if standardise else {})
+    classes, details = classes_of(dataset), dict[str, Any]()
+    told = (
+        ({"of": "inputs"} if inputs else {})
+        | split
+        | ({"views": str(train.views)} if augment else {})
+        | ({"standardised": True} if standardise else {})
+    )
     told |= {"label": dataset.reading.label} if dataset.reading.label and protocol not in DISTANCES else {}
     if protocol == "linear":
         used = constants or Linear(seed=seed)
@@ -137,6 +153,9 @@ def evaluate(
     else:
         used = constants or PInv()
         value, told = pinv(train, held_out, classes, used), asdict(used) | told
+    if protocol not in DISTANCES:
+        details["majority_accuracy"] = majority(dataset)
+        details |= {"classes": list(dataset.class_names)} if details.get("confusion") and dataset.class_names else {}
     result = Result(protocol, dataset.name, value, told, details)
     if run.path is not None:
         append_line(run.path / "evaluations.jsonl", asdict(result))

@@ -12,9 +12,12 @@ from imix.errors import InputError
 def with_test(data: Data, seed: int, labelled: bool = True) -> tuple[Data, dict[str, Any]]:
     """Data that surely has test samples, `labelled` ones unless said otherwise, and how it got them."""
     if labelled:
-        train = _labelled("training", data.train, data.name)
-        test = None if data.test is None else _labelled("test", data.test, data.name)
+        train = _labelled(data.train, f"the training samples of {data.name}", data)
+        place = data.reading.test or f"the test samples of {data.name}"
+        test = None if data.test is None else _labelled(data.test, place, data)
         data = replace(data, train=train, test=test)
+        if classes_of(data) < 2:
+            raise InputError(f"all samples of {data.name} are of one class, so there is nothing to tell apart")
     sizes = {"train": len(data.train)}
     if data.test is not None:
         return data, sizes | {"test": len(data.test)}
@@ -32,11 +35,26 @@ def classes_of(data: Data) -> int:
     return max(part.classes for part in (data.train, data.test) if part is not None)
 
 
-def _labelled(part: str, source: Source, name: str) -> Source:
+def majority(data: Data) -> float:
+    """Accuracy on the test samples of what always answers the most frequent class of the training samples."""
+    assert data.test is not None
+    known, asked = data.train.labels, data.test.labels
+    assert known is not None
+    assert asked is not None
+    return float((asked == known.mode().values.to(asked)).double().mean())
+
+
+def _labelled(source: Source, called: str, data: Data) -> Source:
     """Those samples that have a label."""
     if source.labels is None:
-        raise InputError(f"the {part} samples of {name} have no labels, and every protocol needs them (--label NAME)")
+        if data.table is not None:
+            how = "name their column (--label NAME)"
+        elif data.names:
+            how = "put each file in a folder of its class"
+        else:
+            how = "give them with the samples"
+        raise InputError(f"{called} have no labels, and only fed does without: {how}")
     has = source.labels >= 0
     if not has.any():
-        raise InputError(f"no {part} sample of {name} has a label")
+        raise InputError(f"none of {called} has a label")
     return source if has.all() else source.take(has.nonzero()[:, 0])

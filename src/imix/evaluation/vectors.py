@@ -1,7 +1,7 @@
 """`imix.embed`: features of any data, as an array or a file."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from imix.data import GIVEN, Data, load
+from imix.data import GIVEN, Data, read_as_before
+from imix.data.frame import Frame, as_frame
+from imix.data.tabular import read_frames
 from imix.errors import InputError
 from imix.evaluation.features import Encoded
 from imix.files import write_atomically
@@ -25,6 +27,7 @@ def embed(
     out: "str | Path | None" = None,
     *,
     columns: Mapping[str, str] | None = None,
+    keep: Sequence[str] = (),
     data_dir: str | None = None,
     device: str = "auto",
 ) -> np.ndarray:
@@ -34,8 +37,12 @@ def embed(
     drop ({"id": "drop"}). `data_dir` is the folder of a named data set's files.
 
     With `out`, they are written too: .npy as they are; .parquet and .csv with a column for each feature (f0, f1, ...),
-    `split` (train or test), `file` where samples are files, and `label` where the data has labels.
+    `split` (train or test) where there are test samples, `file` where samples are files, `label` where the data has
+    labels, and before these the columns of a table to `keep`, such as one by which rows are known.
     """
+    keep = [keep] if isinstance(keep, str) else list(keep)
+    if keep and (out is None or Path(out).suffix == ".npy"):
+        raise InputError(f"keep={keep} is for features that are written to a .parquet or .csv file")
     if out is not None:
         out = Path(out)
         if out.suffix not in FORMATS:
@@ -57,10 +64,12 @@ def embed(
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    written = {f"f{i}": column for i, column in enumerate(vectors.T)}
+    written = _kept(data, dataset, keep) if keep else {}
+    written |= {f"f{i}": column for i, column in enumerate(vectors.T)}
     if dataset.names:
         written["file"] = np.array([_printable(name) for name in dataset.names])
-    written["split"] = np.repeat(list(features), [len(part) for part in features.values()])
+    if len(features) > 1:
+        written["split"] = np.repeat(list(features), [len(part) for part in features.values()])
     labels = [source.labels.cpu() for source in sources.values() if source.labels is not None]
     if len(labels) == len(sources):
         numbers = torch.cat(labels).numpy()
@@ -70,6 +79,29 @@ def embed(
     write = parquet.write_table if out.suffix == ".parquet" else csv.write_csv
     _write(out, lambda file: write(table, file), table.nbytes)
     return vectors
+
+
+def _kept(data: Any, dataset: Data, names: Sequence[str]) -> dict[str, Any]:
+    """Columns of a table as they are in its file, or in the frame that was given."""
+    if dataset.table is None:
+        raise InputError(f"keep names columns of a table; {dataset.name} is none")
+    import pyarrow as pa
+
+    frames = _frames(data, dataset, names)
+    return {name: pa.chunked_array([part for frame in frames for part in frame.column(name).chunks]) for name in names}
+
+
+def _frames(data: Any, dataset: Data, names: Sequence[str]) -> list[Frame]:
+    """The table that data was made of, and that of its test samples, with those columns as text; refused without."""
+    if isinstance(data, str | Path):
+        files = [place for place in (dataset.name, dataset.reading.test) if place is not None]
+        as_text = replace(dataset.reading, label=None, test=None, columns=dict.fromkeys(names, "categorical"))
+        frames = [read_frames(Path(place), as_text)[0] for place in files]
+    else:
+        frames = [as_frame(data, "the data")]
+    for name in names:
+        frames[0].check(name)
+    return frames
 
 
 def _write(path: Path, write: Callable[[Any], None], need: int) -> None:
@@ -98,6 +130,8 @@ def load_for(run: Run, data: Any, labels: Any = None, **given: Any) -> Data:
         raise InputError(
             "the run was trained on arrays or a frame, which it does not keep; give data=... (and labels=...)"
         )
+    if given.get("label") is not None and run.table is None:
+        raise InputError("label names a column of a table, and the run was not trained on one")
     reading = replace(run.reading, fraction=1.0)
     if isinstance(data, Data):
         reading = data.reading  # it was read before
@@ -108,14 +142,15 @@ def load_for(run: Run, data: Any, labels: Any = None, **given: Any) -> Data:
     reading = replace(reading, **{name: value for name, value in given.items() if value is not None})
     if given.get("label") is not None and not given.get("columns"):  # what was no input may be a label
         reading = replace(reading, columns={k: v for k, v in reading.columns.items() if k != reading.label})
-    dataset = load(data, reading, labels=labels, table=run.table)
+    dataset = read_as_before(data, reading, labels=labels, table=run.table)
     shape = run.config["architecture"]["shape"]
     if shape is not None and dataset.train.shape != tuple(shape):
         raise InputError(
             f"the run was trained on samples of shape {tuple(shape)}; {dataset.name} has {dataset.train.shape}"
         )
     if given.get("label") is not None and dataset.train.labels is None:
-        raise InputError(f"{dataset.name} has no column {given['label']!r}, or it is empty")
+        _frames(data, dataset, [given["label"]])
+        raise InputError(f"column {given['label']!r} is empty")
     if dataset.table is not None and run.table is None:
         raise InputError(f"the run was trained on arrays without gaps, and {dataset.name} is a table or has gaps")
     return dataset

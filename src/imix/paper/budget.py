@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from imix.errors import InputError
 from imix.paper.experiment import Cell, Experiment, Measurement, Training, changed
@@ -125,6 +125,9 @@ def wanted(
     seeds: int | None = None,
 ) -> list[Wanted]:
     """What is asked for; the number of seeds is the budget's unless given."""
+    if budget not in get_args(Budget):
+        raise InputError(f"unknown budget {budget!r}; choose from {', '.join(get_args(Budget))}")
+    rows, columns = ([given] if isinstance(given, str) else given for given in (rows, columns))
     if seeds is not None and seeds < 1:
         raise InputError(f"seeds must be at least 1; got {seeds}")
     found = []
@@ -133,7 +136,8 @@ def wanted(
         if not cells and "all" not in names:
             known = cells_of(experiment, budget)
             labels, heads = ([*dict.fromkeys(kind)] for kind in zip(*((c.label, c.column) for c in known), strict=True))
-            raise InputError(f"{experiment.name} has no such row and column; rows: {labels}; columns: {heads}")
+            asked = " and ".join(f"{kind} {[*given]}" for kind, given in (("row", rows), ("column", columns)) if given)
+            raise InputError(f"{experiment.name} has no {asked}; its rows: {labels}; its columns: {heads}")
         found += [Wanted(experiment, cells, seeds or seeds_of(experiment, budget))] if cells else []
     if not found:
         raise InputError(f"nothing in the paper has such a row and column: {[*rows, *columns]}")

@@ -124,7 +124,8 @@ class Worker:
             if line.get("protocol") != protocol or line.get("data") not in (on, place):
                 continue
             before = line["constants"]  # which say more: what was held out, the views
-            if views == ("views" in before) and used == {name: before.get(name) for name in used}:
+            same = used == {name: before.get(name) for name in used}
+            if same and views == ("views" in before) and "of" not in before:
                 return Result(**line)
         return evaluate(
             run,

@@ -4,7 +4,8 @@ import hashlib
 import json
 import statistics
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from imix.run import Run
 from imix.settings import METHODS, SURROUNDINGS
 
 FOLLOWS = ("samples", "shape", "clip", "table", "table_values", "weights")  # mostly from the rest: names do without
+OPTIONAL = ("label", "test", *FOLLOWS)  # where there may be none; other things that are not given have a default
+OF_INPUTS = ", of the inputs"  # how a column of `evaluate(..., inputs=True)` ends
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Arm:
 
     name: str
     runs: list[Run]
-    results: dict[str, list[Result]] = field(default_factory=dict)  # by protocol, one for each run that has it
+    results: dict[str, list[Result]] = field(default_factory=dict)  # by column, one for each run that has it
 
     def accuracy(self, protocol: str) -> str:
         """Mean and standard deviation over seeds: per cent, or a distance in units of 0.0001."""
@@ -38,24 +41,50 @@ class Arm:
 
 def group(runs: Sequence[Run]) -> list[Arm]:
     """Arms in the order of their first runs, named by what tells them apart."""
-    arms: dict[str, list[Run]] = {}
-    for run in runs:
-        arms.setdefault(json.dumps(told(run), sort_keys=True), []).append(run)
-    short = [name_of(runs[0]) for runs in arms.values()]
+    arms: dict[str, list[int]] = {}
+    for at, run in enumerate(runs):
+        arms.setdefault(json.dumps(told(run), sort_keys=True), []).append(at)
+    firsts = [runs[members[0]] for members in arms.values()]
+    short, known = [name_of(run) for run in firsts], [told(run) for run in firsts]
+    files = _file_names(path for run in runs for path in (run.config["data"]["name"], run.reading.test) if path)
     names = []
-    for at, runs in enumerate(arms.values()):
-        alike = [told(others[0]) for name, others in zip(short, arms.values(), strict=True) if name == short[at]]
-        names.append(", ".join([short[at], *_apart(told(runs[0]), alike)]))
+    for name, one in zip(short, known, strict=True):
+        alike = [other for called, other in zip(short, known, strict=True) if called == name]
+        names.append(", ".join([name, *_apart(one, alike, files)]))
     names = [name if names.count(name) == 1 else f"{name} ({at + 1})" for at, name in enumerate(names)]
-    return [Arm(name, runs, _results(runs)) for name, runs in zip(names, arms.values(), strict=True)]
+    results = _results(runs)
+    return [
+        Arm(name, [runs[at] for at in members], _together([results[at] for at in members]))
+        for name, members in zip(names, arms.values(), strict=True)
+    ]
 
 
-def _apart(one: dict[str, Any], alike: Sequence[dict[str, Any]]) -> list[str]:
-    """What tells one from others of its method and mixing, in words."""
+def _file_names(paths: Iterable[str]) -> dict[str, str]:
+    """What paths are called: by their last part, or as a whole where others have the same last part."""
+    last = {path: Path(path).name for path in paths}
+    times = Counter(last.values())
+    return {path: name if times[name] == 1 else path for path, name in last.items()}
+
+
+def _apart(one: dict[str, Any], alike: Sequence[dict[str, Any]], files: Mapping[str, str]) -> list[str]:
+    """What tells one from others of its method and mixing, in words; what files are called is given."""
     differing = [name for name in differences(alike) if name not in ("method", "mix", "input_mix")]
     chosen = [name for name in differing if name not in FOLLOWS] or differing
-    places = ("data", "test")
-    return [f"{name} {Path(one[name]).name if name in places and one[name] else one[name]}" for name in chosen]
+    shown = one | {name: files[one[name]] for name in ("data", "test") if one.get(name)}
+    return [in_words(name, shown.get(name)) for name in chosen]
+
+
+def in_words(name: str, value: Any) -> str:
+    """Something that is told of a run, as people would say it.
+
+    >>> in_words("columns", {"id": "drop", "age": "numeric"}), in_words("label", None), in_words("lr", None)
+    ('columns id drop, age numeric', 'no label', 'lr by default')
+    """
+    if value is None or value in ({}, [], ()):
+        return f"no {name}" if name in OPTIONAL else f"{name} by default"
+    if isinstance(value, dict):
+        value = [f"{key} {one}" for key, one in value.items()]
+    return f"{name} {', '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
 
 
 def told(run: Run) -> dict[str, Any]:
@@ -88,26 +117,44 @@ def differences(told: Sequence[dict[str, Any]]) -> list[str]:
     return [name for name in names if any(other.get(name) != told[0].get(name) for other in told)]
 
 
-def _results(runs: Sequence[Run]) -> dict[str, list[Result]]:
-    """What was last found of each run by each protocol on each data set."""
-    found: dict[str, list[Result]] = {}
-    for run in runs:
-        last: dict[str, Result] = {}
-        for line in [] if run.path is None else read_lines(run.path / "evaluations.jsonl"):
-            try:
-                result = Result(**line)
-            except TypeError:
-                print(f"{run.path}/evaluations.jsonl has a line that is not of this version", file=sys.stderr)
-                continue
-            views = ", with views" if "views" in result.constants else ""
-            other = "" if result.data == run.config["data"]["name"] else f" on {Path(result.data).name}"
-            anew = ", standardised anew" if "standardised" in result.constants else ""
-            column = result.constants.get("label", run.reading.label)
-            label = "" if column == run.reading.label else f", label {column}"
-            last[f"{result.protocol}{views}{other}{anew}{label}"] = result
-        for name, result in last.items():
-            found.setdefault(name, []).append(result)
+def _results(runs: Sequence[Run]) -> list[dict[str, Result]]:
+    """What was last found of each run, by column: a protocol, and all that it takes for numbers to be compared.
+
+    A column says its data or its label if that is not the run's own, and all do where runs do not share it.
+    """
+    found = [_read_results(run) for run in runs]
+    own = [run.config["data"]["name"] for run in runs]
+    called = _file_names([*own, *(result.data for results in found for result in results)])
+    one_data, one_label = len(set(own)) == 1, len({run.reading.label for run in runs}) == 1
+
+    def column(result: Result, run: Run) -> str:
+        views = ", with views" if "views" in result.constants else ""
+        known = one_data and result.data == run.config["data"]["name"]
+        place = "" if known else f" on {called[result.data]}"
+        anew = ", standardised anew" if "standardised" in result.constants else ""
+        by = None if result.is_distance else result.constants.get("label", run.reading.label)
+        label = "" if by is None or (one_label and by == run.reading.label) else f", label {by}"
+        inputs = OF_INPUTS if result.constants.get("of") == "inputs" else ""
+        return f"{result.protocol}{views}{place}{anew}{label}{inputs}"
+
+    return [{column(result, run): result for result in results} for run, results in zip(runs, found, strict=True)]
+
+
+def _read_results(run: Run) -> list[Result]:
+    """All that was found of a run, in order."""
+    found = []
+    for line in [] if run.path is None else read_lines(run.path / "evaluations.jsonl"):
+        try:
+            found.append(Result(**line))
+        except TypeError:
+            print(f"{run.path}/evaluations.jsonl has a line that is not of this version", file=sys.stderr)
     return found
+
+
+def _together(results: Sequence[dict[str, Result]]) -> dict[str, list[Result]]:
+    """By column, those of all runs that have it."""
+    columns = dict.fromkeys(column for found in results for column in found)
+    return {column: [found[column] for found in results if column in found] for column in columns}
 
 
 def evaluate_if_need_be(run: Run) -> None:

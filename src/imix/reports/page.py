@@ -14,7 +14,8 @@ from imix.errors import InputError
 from imix.evaluation import embed
 from imix.evaluation.vectors import load_for
 from imix.files import write_text
-from imix.reports.arms import Arm, differences, evaluate_if_need_be, group, told
+from imix.reports.arms import Arm, differences, evaluate_if_need_be, group, in_words, told
+from imix.reports.baselines import set_apart
 from imix.reports.maps import COLOURS, neighbours, places
 from imix.reports.samples import choose, show
 from imix.run import Run
@@ -38,6 +39,8 @@ def write_report(
     """Write the page: results with baselines below the arms, curves, maps of features, confusions, settings."""
     from plotly.offline import get_plotlyjs
 
+    arms, found = set_apart(arms)
+    baselines = [*baselines, *found]
     maps, shown = _maps(arms, samples)
     content = {
         "colours": ARMS,
@@ -107,19 +110,27 @@ def _constants(arms: list[Arm]) -> str:
 
 
 def _settings(arms: list[Arm]) -> str:
-    """What differs between arms, settings, data or encoder, then what they share."""
-    columns = [told(arm.runs[0]) for arm in arms if arm.runs]
-    if not columns:
+    """Where the runs of arms are, what differs between them, settings, data or encoder, then what they share."""
+    arms = [arm for arm in arms if arm.runs]
+    if not arms:
         return ""
+    columns = [told(arm.runs[0]) for arm in arms]
     differing = differences(columns)
-    rows = "".join(
-        f"<tr><th>{html.escape(name)}</th>{''.join(f'<td>{html.escape(str(c.get(name)))}</td>' for c in columns)}</tr>"
+    rows = {
+        name: [html.escape(in_words(name, one.get(name)).removeprefix(f"{name} ")) for one in columns]
         for name in differing
+    }
+    if sum(len(arm.runs) for arm in arms) > 1:
+        paths = [[str(run.path) for run in arm.runs if run.path is not None] for arm in arms]
+        rows = {"run folder": ["<br>".join(map(html.escape, several)) for several in paths]} | rows
+    lines = "".join(
+        f"<tr><th>{html.escape(name)}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+        for name, cells in rows.items()
     )
-    head = "".join(f"<th>{html.escape(arm.name)}</th>" for arm in arms if arm.runs)
-    table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>" if differing else ""
+    head = "".join(f"<th>{html.escape(arm.name)}</th>" for arm in arms)
+    table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{lines}</tbody></table>" if rows else ""
     first = arms[0].runs[0].config["settings"] | columns[0]
-    shared = ", ".join(f"{name} {value}" for name, value in first.items() if name not in [*differing, "seed"])
+    shared = ", ".join(in_words(name, value) for name, value in first.items() if name not in [*differing, "seed"])
     versions = ", ".join(f"{name} {value}" for name, value in arms[0].runs[0].config.get("versions", {}).items())
     rest = f"{'Shared: ' if differing else ''}{shared}. Versions: {versions}"
     return f"{table}<details><summary>All settings</summary><p>{html.escape(rest)}</p></details>"
@@ -184,16 +195,21 @@ def _maps(arms: list[Arm], most: int) -> tuple[list[dict[str, Any]], dict[str, A
 
 
 def _confusions(arms: list[Arm], samples: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the linear classifier of each arm's first run took for what; classes by name if a map has their data."""
+    """What the linear classifier of each arm's first run took for what.
+
+    Classes have the names that came with the result, or those of a map of the same data, or numbers.
+    """
     named = {(shown["data"], shown["label"]): shown["classes"] for shown in samples.values()}
     found = []
     for at, arm in enumerate(arms):
         for protocol, results in arm.results.items():
-            counts = results[0].details.get("confusion") if protocol.startswith("linear") else None
+            result = results[0]
+            counts = result.details.get("confusion") if protocol.startswith("linear") else None
             if counts:
-                classes = named.get((results[0].data, results[0].constants.get("label", arm.runs[0].reading.label)), [])
-                if len(classes) != len(counts):
-                    classes = [str(number) for number in range(len(counts))]
+                seen = named.get((result.data, result.constants.get("label", arm.runs[0].reading.label)), [])
+                numbers = [str(number) for number in range(len(counts))]
+                known = (result.details.get("classes", []), seen, numbers)
+                classes = next(names for names in known if len(names) == len(counts))
                 found.append({"arm": at, "protocol": protocol, "classes": classes, "counts": counts})
     return found
 
@@ -212,15 +228,18 @@ def report(
     if samples < 10:
         raise InputError(f"a map needs at least 10 samples; got {samples}")
     out = Path(out)
+    if out.suffix not in (".html", ".htm"):
+        raise InputError(f"cannot write a report to {str(out)!r}; choose a file that ends in .html or .htm")
     if not out.parent.is_dir():
         raise InputError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
     loaded = [run if isinstance(run, Run) else Run.load(run) for run in runs]
     for run in loaded:
         evaluate_if_need_be(run)
     arms = group(loaded)
-    about = loaded[0].config["data"]["name"] if len({run.config["data"]["name"] for run in loaded}) == 1 else "data"
-    title = (
-        f"{arms[0].name} on {Path(about).name}" if len(arms) == 1 else f"{len(arms)} ways to learn {Path(about).name}"
-    )
+    first, *others = {Path(run.config["data"]["name"]) for run in loaded}
+    if others:
+        title = f"{len(loaded)} runs on {1 + len(others)} data sets"
+    else:
+        title = f"{arms[0].name} on {first.name}" if len(arms) == 1 else f"{len(arms)} ways to learn {first.name}"
     given = " ".join(str(run.path) for run in loaded if run.path is not None)
     return write_report(out, title, arms, [], "", f"imix report {given}", samples)

@@ -13,13 +13,17 @@ def transfer(
     data: Sequence[str] | str,
     protocol: str = "linear",
     *,
+    label: str | None = None,
     data_dir: str | None = None,
     augment: bool = False,
     standardise: bool = False,
     device: str = "auto",
     seed: int = 0,
 ) -> list[list[Result]]:
-    """Evaluate every run, or one, on every data set; a row for each run. What is given further is as for `evaluate`."""
+    """Evaluate every run, or one, on every data set; a row for each run. What is given further is as for `evaluate`.
+
+    `label` is the column of tables that holds the classes; what each run was told unless given.
+    """
     runs = [runs] if isinstance(runs, Run | str | Path) else runs
     data = [data] if isinstance(data, str) else data
     if not runs or not data:
@@ -31,6 +35,7 @@ def transfer(
             run,
             name,
             protocol,
+            label=label,
             data_dir=data_dir,
             augment=augment,
             standardise=standardise,

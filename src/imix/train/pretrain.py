@@ -55,6 +55,8 @@ def pretrain(
     """
     if not isinstance(settings, Settings):
         raise InputError(f"settings must be imix.Settings(...); got {settings!r}")
+    if isinstance(augment, str):
+        raise InputError(f"augment must be a function of a batch; a name belongs in Settings(augment={augment!r})")
     joined = ranks.start()
     try:
         folder = None if out is None else Path(out)
@@ -110,6 +112,9 @@ def _pretrain(
         if data.table is not None:
             print(f"{data.name}: {data.table}", file=sys.stderr)
         print(_headline(data, made), file=sys.stderr)
+        if settings.method == "moco" and settings.queue > len(data.train):
+            times = f"{settings.queue / len(data.train):.3g}"
+            print(f"the queue holds {times} keys of every sample; a smaller --queue may do better", file=sys.stderr)
     try:
         train(made, log, folder / "checkpoint.pt" if folder else None, state, probe)
     finally:
@@ -169,7 +174,8 @@ def _check_same(folder: Path, before: dict[str, Any], config: dict[str, Any]) ->
             if name == "table":
                 raise InputError(f"cannot resume {str(folder)!r}: its table had other columns or values")
             now = f"{given[name]!r} was given" if name in given else "this version of imix does not know that"
-            raise InputError(f"cannot resume {str(folder)!r}: its {name} is {was.get(name)!r}, and {now}")
+            more = "; a run cannot be lengthened, since its learning rate follows from it" if name == "epochs" else ""
+            raise InputError(f"cannot resume {str(folder)!r}: its {name} is {was.get(name)!r}, and {now}{more}")
 
 
 def _parts(config: dict[str, Any]) -> list[dict[str, Any]]:
@@ -211,7 +217,7 @@ def _headline(data: Data, made: Made) -> str:
         f"{data.train.shape or 'several fields'}, "
         f"{f'views by {steps_of_views}, ' if steps_of_views else ''}"
         f"effective batch {batch_size} = {world} rank(s) x {batch_size // world}, "
-        f"{made.settings.epochs} epochs x {steps} steps{f' ({left} samples wait for the next)' if left else ''}, "
+        f"{made.settings.epochs} epochs x {steps} steps{f' ({left} samples over, others in each)' if left else ''}, "
         f"encoder {made.network} ({weights / 1e6:.2f} M weights, {made.learner.width} features), "
         f"{made.device}, {precision}"
     )
