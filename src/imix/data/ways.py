@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from imix.data.catalogue import CATALOGUE
 from imix.data.csv_file import SUFFIXES as CSV
 from imix.data.folder import holds
 from imix.data.frame import is_frame
@@ -36,21 +37,11 @@ class Kind(NamedTuple):
 OF_TABLES = ("label", "columns")
 OF_SOUNDS = ("seconds", "rate", "mels")
 ITS_OWN, SUBFOLDERS = ", which brings its classes", ", whose subfolders are its classes"
-IMAGES = Kind("a named set of images", ("data_dir",), ITS_OWN)
-IMAGENET = Kind("a named set of images", ("data_dir", "image_size"), ITS_OWN)
-WORDS = Kind("a named set of sounds", ("data_dir", *OF_SOUNDS), ITS_OWN)
-UCI = Kind("a named table", ("data_dir", "columns"), ITS_OWN)
 NAMED = {
-    "digits": IMAGES,
-    "cifar10": IMAGES,
-    "cifar100": IMAGES,
-    "imagenet": IMAGENET,
-    "imagenet100": IMAGENET,
-    "speech_commands": WORDS,
-    "speech_commands_v0.02": WORDS,
-    "covtype": UCI,
-    "higgs100k": UCI,
-    "higgs1m": UCI,
+    "images": Kind("a named set of images", ("data_dir",), ITS_OWN),
+    "images of any size": Kind("a named set of images", ("data_dir", "image_size"), ITS_OWN),
+    "sounds": Kind("a named set of sounds", ("data_dir", *OF_SOUNDS), ITS_OWN),
+    "table": Kind("a named table", ("data_dir", "columns"), ITS_OWN),
 }
 
 
@@ -70,7 +61,8 @@ def check_ways(data: Any, reading: Reading) -> None:
 def _kind(data: Any) -> Kind | None:
     """What the data is; None where it is nothing that can be read, which is for others to say."""
     if isinstance(data, str | Path):
-        return NAMED.get(str(data)) or _kind_of_path(Path(data))
+        named = CATALOGUE.get(str(data))
+        return _kind_of_path(Path(data)) if named is None else NAMED.get(named.kind)
     if isinstance(data, Source):
         return Kind("a Source")
     if is_frame(data):
