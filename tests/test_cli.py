@@ -56,6 +56,7 @@ def test_a_command_that_is_misspelt_is_named_with_the_nearest(run_cli):
         (["--compile", "True"], True),
         (["--no-compile"], False),
         (["--compile", "None"], None),
+        (["--cuda-graph", "--compile"], True),
         ([], None),
     ],
 )
@@ -67,8 +68,14 @@ def test_switches_need_no_value(run_cli, monkeypatch, given, expected):
         raise imix.InputError("seen")
 
     monkeypatch.setattr("imix.train.pretrain.pretrain", start)
-    code, _, _ = run_cli("pretrain", "digits", *given, "--out", "x")
-    assert (code, seen) == (2, [expected])
+    for words in (["digits", *given, "--out", "x"], ["--out", "x", *given, "digits"]):
+        code, _, _ = run_cli("pretrain", *words)
+        assert (code, seen.pop()) == (2, expected)
+
+
+def test_no_command_is_one_line_too(run_cli):
+    code, _, err = run_cli()
+    assert (code, err.count("\n")) == (2, 1)
 
 
 def test_a_csv_file_with_strings_and_gaps_from_rows_to_vectors(run_cli, tmp_path, monkeypatch):

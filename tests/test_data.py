@@ -155,6 +155,11 @@ def test_what_is_refused_says_what_the_data_is(places):
             imix.pretrain(data, reading=reading, progress=False)
 
 
+def test_labels_are_given_by_name():
+    with pytest.raises(InputError, match="labels are given by name; got list"):
+        load(np.ones((2, 3)), [0, 1])
+
+
 def test_every_named_data_set_has_its_ways_of_reading():
     assert {name for name, known in CATALOGUE.items() if known.kind in ways.NAMED} == NAMED.keys() | FOLDERS.keys()
 

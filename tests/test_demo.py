@@ -18,6 +18,6 @@ def test_i_mix_is_clearly_ahead_on_digits_without_augmentation(tmp_path, capsys)
     assert f"{100 * means[0]:.1f} ±" in said and f"{100 * means[1]:.1f} ±" in said
     page = (tmp_path / "demo" / "report.html").read_text()
     for arm in (plain, mixed, untrained, pixels):
-        assert f">{arm.accuracy('linear')}</td>" in page
+        assert f">{arm.shown('linear')}</td>" in page
     assert page.count('"near": [[') == 2, "a map for each arm"
     assert not re.search(r'(src|href)="http', page.replace(get_plotlyjs(), "")), "the page must work offline"

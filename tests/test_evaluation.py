@@ -401,6 +401,30 @@ def test_columns_by_which_rows_are_known_are_kept_beside_vectors(tmp_path):
         imix.embed(made, frame, tmp_path / "z.csv", keep=["ids"])
     with pytest.raises(InputError, match="is for features that are written to"):
         imix.embed(made, frame, keep="id")
+    with pytest.raises(InputError, match="'split' is what embed calls a column of its own"):
+        imix.embed(made, frame, tmp_path / "z.csv", keep="split")
+
+
+def test_kept_columns_of_two_files_are_put_together_or_refused_by_name(tmp_path):
+    frame = polars.DataFrame({"id": np.arange(60), "v": np.arange(60) * 0.5, "tags": [[1, 2]] * 60})
+    frame.write_parquet(tmp_path / "t.parquet")
+    frame.with_columns(polars.col("id").cast(polars.Int16)).write_parquet(tmp_path / "more.parquet")
+    reading = imix.Reading(columns={"id": "drop", "tags": "drop"}, test=str(tmp_path / "more.parquet"))
+    made = imix.pretrain(tmp_path / "t.parquet", QUICK, reading, out=tmp_path / "run", progress=False)
+    imix.embed(made, tmp_path / "t.parquet", tmp_path / "z.parquet", keep=["id", "tags"])
+    assert polars.read_parquet(tmp_path / "z.parquet")["id"].to_list() == [*range(60)] * 2
+    with pytest.raises(InputError, match=r"column .tags. holds lists"):
+        imix.embed(made, tmp_path / "t.parquet", tmp_path / "z.csv", keep=["tags"])
+    frame.drop("id").write_parquet(tmp_path / "more.parquet")
+    with pytest.raises(InputError, match=r"more\.parquet has no column 'id'"):
+        imix.embed(made, tmp_path / "t.parquet", tmp_path / "z.csv", keep=["id"])
+
+
+def test_what_cannot_apply_is_refused_in_evaluation_too(run):
+    with pytest.raises(InputError, match="columns are those of a table; 'digits' is a named set of images"):
+        imix.evaluate(run, "digits", columns={"a": "drop"})
+    with pytest.raises(InputError, match="inputs=True is for the other protocols"):
+        imix.evaluate(run, "voc", "detection", data_dir=".", inputs=True)
 
 
 def test_a_run_is_shown_in_a_line(run):

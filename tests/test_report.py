@@ -321,18 +321,18 @@ def test_inputs_are_a_row_where_all_arms_agree_on_them_and_never_replace_feature
         return group(made)
 
     kept, (row,) = set_apart(arms("agree", 0.6, 0.6))
-    assert columns_of(kept) == [["linear"], ["linear"]] and kept[0].accuracy("linear") == "70.0"
-    assert row.name == "the inputs themselves" and row.accuracy("linear") == "60.0"
+    assert columns_of(kept) == [["linear"], ["linear"]] and kept[0].shown("linear") == "70.0"
+    assert row.name == "the inputs themselves" and row.shown("linear") == "60.0"
     for apart in (arms("differ", 0.6, 0.5), arms("lacking", 0.6, None)):
         assert set_apart(apart) == (apart, [])
-        assert apart[0].accuracy("linear") == "70.0" and apart[0].accuracy("linear, of the inputs") == "60.0"
+        assert apart[0].shown("linear") == "70.0" and apart[0].shown("linear, of the inputs") == "60.0"
 
 
 def test_the_most_frequent_class_is_a_row_where_all_results_agree_on_it(runs, tmp_path):
     first = Run.load(runs[0])
     name = first.config["data"]["name"]
     second = other_than(first, "settings", temperature=0.7)
-    shares = {"linear": (0.4, 0.4 + 1e-12), "knn": (0.4, 0.41), "pinv": (0.4, None), "fed": (None, None)}
+    shares = {"linear": (0.4, 0.4 + 1e-12), "knn": (0.4, 0.41), "pinv": (None, None), "fed": (None, None)}
     runs = [
         with_results(run, tmp_path / str(at), *(found(name, kind, majority=of[at]) for kind, of in shares.items()))
         for at, run in enumerate((first, second))

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+import itertools
 import os
 import re
 import signal
@@ -78,12 +79,13 @@ def _parse() -> Callable[[], None]:
 def _spelled_out(words: list[str]) -> list[str]:
     """Flags that are on, off or left to imix, with the value that `--compile` and `--no-compile` stand for."""
     found = []
-    for word, after in zip(words, [*words[1:], "--"], strict=True):
-        name = word.replace("--no-", "--")
-        if name not in SWITCHES or (word == name and not after.startswith("-")):
-            found.append(word)
+    for word, after in itertools.pairwise([*words, ""]):
+        plain = word.replace("_", "-") if word.startswith("--") else word
+        name = plain.replace("--no-", "--", 1)
+        if name in SWITCHES and (plain != name or after not in ("True", "False", "None")):
+            found += [name, str(plain == name)]
         else:
-            found += [name, str(word == name)]
+            found.append(word)
     return found
 
 

@@ -72,5 +72,5 @@ def _table(arms: list[Arm]) -> str:
     protocols = list(arms[0].results)
     lines = [f"{'test accuracy, %':<24}" + "".join(f"{protocol:>16}" for protocol in protocols)]
     for arm in arms:
-        lines.append(f"{arm.name:<24}" + "".join(f"{arm.accuracy(protocol):>16}" for protocol in protocols))
+        lines.append(f"{arm.name:<24}" + "".join(f"{arm.shown(protocol):>16}" for protocol in protocols))
     return "\n".join(lines)

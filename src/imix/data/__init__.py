@@ -29,7 +29,7 @@ from imix.distributed import rank_0_first
 from imix.errors import InputError
 from imix.settings import Reading
 
-__all__ = ["Data", "Source", "Table", "Tensors", "load", "read_as_before"]
+__all__ = ["Data", "Source", "Table", "Tensors", "load"]
 
 NAMED = {
     "digits": digits,
@@ -66,6 +66,10 @@ def load(
     >>> load("digits").train.shape
     (1, 8, 8)
     """
+    if not isinstance(reading, Reading):
+        raise InputError(
+            f"reading must be imix.Reading(...), and labels are given by name; got {type(reading).__name__}"
+        )
     if not isinstance(data, Data):
         check_ways(data, reading)
     return read_as_before(data, reading, labels=labels, table=table)

@@ -21,6 +21,7 @@ BLOCK, LARGEST_BLOCK = 1 << 20, 1 << 30  # bytes parsed at a time; more where a 
 PATIENCE = 3  # columns that may turn out to be text after all, before all are read as text at once
 DELIMITERS = ",;\t|"
 WITH_COMMA = r"^[-+]?(?:\d+|\d*,\d+)(?:[eE][-+]?\d+)?$"  # a number, whole or with a decimal comma
+FRACTION = r"(?<![^;\t|])\s*[-+]?\d*,\d+(?:[eE][-+]?\d+)?\s*(?![^;\t|])"  # one with a comma, between other delimiters
 
 
 def read_csv(path: Path, kinds: Mapping[str, str] | None = None, header: str = "auto") -> Frame:
@@ -28,7 +29,7 @@ def read_csv(path: Path, kinds: Mapping[str, str] | None = None, header: str = "
 
     The first line names the columns. With `header` "no", or "auto" and a first line of numbers other than 0, 1, 2, ...,
     it is a row, and the columns are called 0, 1, ... Types are found out from the whole file; a column whose kind is
-    known to be categorical stays text. Where commas do not delimit, 2,5 is 2.5.
+    known to be categorical stays text. Where semicolons delimit, 2,5 is 2.5.
     """
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
@@ -39,7 +40,7 @@ def read_csv(path: Path, kinds: Mapping[str, str] | None = None, header: str = "
     kept = {name for name, kind in (kinds or {}).items() if kind == "categorical"}
     types = {name: text for name in columns if name in kept}
     block, failures = BLOCK, 0
-    marks = "." if delimiter == "," else ".,"
+    marks = ".," if delimiter == ";" else "."
     mark = "." if marks == "." else ""
 
     def start(mark: str) -> Any:
@@ -115,12 +116,8 @@ def _header(path: Path, header: str) -> tuple[int, str, list[str]]:
 
 
 def _delimiter(line: str) -> str:
-    """What is most frequent in a file's first line, unless that are the decimal commas of its numbers."""
-    for delimiter in DELIMITERS[1:]:
-        parts = [part.strip() for part in line.split(delimiter)]
-        if len(parts) > 1 and all(part in MISSING or _is_number(part, delimiter) for part in parts):
-            return delimiter
-    return max(DELIMITERS, key=line.count)
+    """What is most frequent in a file's first line, where commas of numbers do not count."""
+    return max(DELIMITERS, key=re.sub(FRACTION, "", line).count)
 
 
 def _open(path: Path) -> Any:
@@ -144,7 +141,7 @@ def _check_quotes(path: Path, table: Any) -> None:
 
 def _is_number(text: str, delimiter: str) -> bool:
     try:
-        float(text if delimiter == "," else text.replace(",", "."))
+        float(text.replace(",", ".") if delimiter == ";" else text)
     except ValueError:
         return False
     return True

@@ -113,6 +113,8 @@ def evaluate(
         raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")
     run = run if isinstance(run, Run) else Run.load(run)
     if protocol == "detection":
+        if inputs:
+            raise InputError("detection fine-tunes the encoder; inputs=True is for the other protocols")
         return _detection(run, data, data_dir, device, constants, seed)
     _check_constants(protocol, constants, CONSTANTS[protocol])
     data = run.config["data"]["name"] if data is None else data

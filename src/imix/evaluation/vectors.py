@@ -1,6 +1,8 @@
 """`imix.embed`: features of any data, as an array or a file."""
 
+import itertools
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +11,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from imix.data import GIVEN, Data, read_as_before
-from imix.data.frame import Frame, as_frame
+from imix.data import GIVEN, TABLES, Data, read_as_before
+from imix.data.frame import Frame, as_frame, is_frame
 from imix.data.tabular import read_frames
+from imix.data.ways import check_ways
 from imix.errors import InputError
 from imix.evaluation.features import Encoded
 from imix.files import write_atomically
 from imix.run import Run
+from imix.settings import Reading
 from imix.train.device import pick_device
 
 FORMATS = (".parquet", ".npy", ".csv")
@@ -51,6 +55,7 @@ def embed(
             raise InputError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
     run = run if isinstance(run, Run) else Run.load(run)
     dataset = load_for(run, data, columns=columns, data_dir=data_dir)
+    written = _kept(data, dataset, keep, to_csv=out is not None and out.suffix == ".csv") if keep else {}
     where = pick_device(device)
     encoder = run.encoder.to(where)
     sources = {"train": dataset.train} | ({"test": dataset.test} if dataset.test is not None else {})
@@ -64,7 +69,6 @@ def embed(
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    written = _kept(data, dataset, keep) if keep else {}
     written |= {f"f{i}": column for i, column in enumerate(vectors.T)}
     if dataset.names:
         written["file"] = np.array([_printable(name) for name in dataset.names])
@@ -81,26 +85,34 @@ def embed(
     return vectors
 
 
-def _kept(data: Any, dataset: Data, names: Sequence[str]) -> dict[str, Any]:
+def _kept(data: Any, dataset: Data, names: Sequence[str], to_csv: bool) -> dict[str, Any]:
     """Columns of a table as they are in its file, or in the frame that was given."""
-    if dataset.table is None:
-        raise InputError(f"keep names columns of a table; {dataset.name} is none")
     import pyarrow as pa
 
-    frames = _frames(data, dataset, names)
-    return {name: pa.chunked_array([part for frame in frames for part in frame.column(name).chunks]) for name in names}
+    taken = [name for name in names if re.fullmatch(r"f\d+|split|file|label", name)]
+    if taken:
+        raise InputError(f"{taken[0]!r} is what embed calls a column of its own; give that of the table another name")
+    parts = [pa.table({name: frame.column(name) for name in names}) for frame in _frames(data, dataset, names)]
+    kept = pa.concat_tables(parts, promote_options="permissive")
+    for field in kept.schema:
+        if to_csv and pa.types.is_nested(field.type):
+            raise InputError(f"column {field.name!r} holds lists or the like, which .csv cannot; write .parquet")
+    return {name: kept.column(name) for name in names}
 
 
 def _frames(data: Any, dataset: Data, names: Sequence[str]) -> list[Frame]:
     """The table that data was made of, and that of its test samples, with those columns as text; refused without."""
-    if isinstance(data, str | Path):
+    in_file = isinstance(data, str | Path) and dataset.name.lower().endswith(TABLES)
+    if dataset.table is None or not (in_file or is_frame(data)):
+        raise InputError(f"columns by name are those of a .csv or .parquet file or a frame; {dataset.name} is none")
+    if in_file:
         files = [place for place in (dataset.name, dataset.reading.test) if place is not None]
         as_text = replace(dataset.reading, label=None, test=None, columns=dict.fromkeys(names, "categorical"))
         frames = [read_frames(Path(place), as_text)[0] for place in files]
     else:
         frames = [as_frame(data, "the data")]
-    for name in names:
-        frames[0].check(name)
+    for frame, name in itertools.product(frames, names):
+        frame.check(name)
     return frames
 
 
@@ -130,7 +142,10 @@ def load_for(run: Run, data: Any, labels: Any = None, **given: Any) -> Data:
         raise InputError(
             "the run was trained on arrays or a frame, which it does not keep; give data=... (and labels=...)"
         )
-    if given.get("label") is not None and run.table is None:
+    given = {name: value for name, value in given.items() if value is not None}
+    if not isinstance(data, Data):
+        check_ways(data, Reading(**given))
+    if "label" in given and run.table is None:
         raise InputError("label names a column of a table, and the run was not trained on one")
     reading = replace(run.reading, fraction=1.0)
     if isinstance(data, Data):
@@ -139,8 +154,8 @@ def load_for(run: Run, data: Any, labels: Any = None, **given: Any) -> Data:
         reading = replace(reading, test=None, data_dir=None)  # of no meaning for other data
     if labels is not None:
         reading = replace(reading, label=None)  # what is given goes before what is remembered
-    reading = replace(reading, **{name: value for name, value in given.items() if value is not None})
-    if given.get("label") is not None and not given.get("columns"):  # what was no input may be a label
+    reading = replace(reading, **given)
+    if "label" in given and not given.get("columns"):  # what was no input may be a label
         reading = replace(reading, columns={k: v for k, v in reading.columns.items() if k != reading.label})
     dataset = read_as_before(data, reading, labels=labels, table=run.table)
     shape = run.config["architecture"]["shape"]
@@ -148,7 +163,7 @@ def load_for(run: Run, data: Any, labels: Any = None, **given: Any) -> Data:
         raise InputError(
             f"the run was trained on samples of shape {tuple(shape)}; {dataset.name} has {dataset.train.shape}"
         )
-    if given.get("label") is not None and dataset.train.labels is None:
+    if "label" in given and dataset.train.labels is None:
         _frames(data, dataset, [given["label"]])
         raise InputError(f"column {given['label']!r} is empty")
     if dataset.table is not None and run.table is None:

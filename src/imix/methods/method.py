@@ -106,7 +106,7 @@ class Contrastive(Projected):
 def checked_temperature(temperature: float) -> float:
     """The temperature of a softmax, if it can be one."""
     if not 0 < temperature < math.inf:
-        raise InputError(f"temperature must be above 0; got {temperature}")
+        raise InputError(f"temperature must be a number above 0; got {temperature}")
     return temperature
 
 

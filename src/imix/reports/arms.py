@@ -29,9 +29,9 @@ class Arm:
     runs: list[Run]
     results: dict[str, list[Result]] = field(default_factory=dict)  # by column, one for each run that has it
 
-    def accuracy(self, protocol: str) -> str:
+    def shown(self, column: str) -> str:
         """Mean and standard deviation over seeds: per cent, or a distance in units of 0.0001."""
-        results = self.results.get(protocol, [])
+        results = self.results.get(column, [])
         if not results:
             return ""
         values = [result.scaled for result in results]
@@ -159,7 +159,7 @@ def _together(results: Sequence[dict[str, Result]]) -> dict[str, list[Result]]:
 
 def evaluate_if_need_be(run: Run) -> None:
     """Evaluate a run that was not, if its data is at hand and has labels."""
-    if run.path is None or (run.path / "evaluations.jsonl").exists():
+    if run.path is None or any(result.constants.get("of") != "inputs" for result in _read_results(run)):
         return
     try:
         for protocol in ("linear", "knn", "fed"):

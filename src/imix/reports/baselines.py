@@ -19,7 +19,8 @@ def set_apart(arms: Sequence[Arm]) -> tuple[list[Arm], list[Arm]]:
     for column in columns:
         results = [result for arm in arms for result in arm.results.get(column, [])]
         if _agree([result.details.get("majority_accuracy") for result in results]):
-            frequent[column] = [replace(results[0], value=results[0].details["majority_accuracy"])]
+            known = next(result for result in results if "majority_accuracy" in result.details)
+            frequent[column] = [replace(known, value=known.details["majority_accuracy"])]
         sides = [arm.results.get(f"{column}{OF_INPUTS}", []) for arm in arms if column in arm.results]
         if all(sides) and _agree([result.value for side in sides for result in side]):
             inputs[column] = sides[0][:1]
@@ -30,6 +31,6 @@ def set_apart(arms: Sequence[Arm]) -> tuple[list[Arm], list[Arm]]:
 
 
 def _agree(values: Sequence[float | None]) -> bool:
-    """Whether all are known, and the same."""
+    """Whether some are known, and all of these the same."""
     known = [value for value in values if value is not None]
-    return len(known) == len(values) and max(known) - min(known) <= 1e-9
+    return bool(known) and max(known) - min(known) <= 1e-9

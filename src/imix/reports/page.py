@@ -85,9 +85,9 @@ def _table(arms: list[Arm], baselines: list[Arm]) -> str:
             best = min(known) if protocol in distances else max(known)
             stands_out = len(known) > 1 and arm not in baselines and _mean(arm, protocol) == best
             kind = ' class="best"' if stands_out else ""
-            cells += f"<td{kind}>{arm.accuracy(protocol)}</td>"
+            cells += f"<td{kind}>{arm.shown(protocol)}</td>"
         rows += f"<tr><th>{html.escape(arm.name)}</th>{cells}</tr>"
-    units = [f"{name} (10<sup>−4</sup>)" if name in distances else f"{html.escape(name)} (%)" for name in protocols]
+    units = [f"{html.escape(name)} ({'10<sup>−4</sup>' if name in distances else '%'})" for name in protocols]
     head = "".join(f"<th>{unit}</th>" for unit in units)
     return f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>"
 

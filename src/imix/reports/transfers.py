@@ -10,7 +10,7 @@ from imix.run import Run
 
 def transfer(
     runs: "Sequence[Run | str | Path] | Run | str | Path",
-    data: Sequence[str] | str,
+    data: Sequence[str | Path] | str | Path,
     protocol: str = "linear",
     *,
     label: str | None = None,
@@ -25,12 +25,12 @@ def transfer(
     `label` is the column of tables that holds the classes; what each run was told unless given.
     """
     runs = [runs] if isinstance(runs, Run | str | Path) else runs
-    data = [data] if isinstance(data, str) else data
+    data = [data] if isinstance(data, str | Path) else data
     if not runs or not data:
         raise InputError("transfer needs runs and the data to evaluate them on")
     loaded = [run if isinstance(run, Run) else Run.load(run) for run in runs]
 
-    def worth(run: Run, name: str) -> Result:
+    def worth(run: Run, name: str | Path) -> Result:
         return evaluate(
             run,
             name,
