@@ -427,6 +427,14 @@ def test_what_cannot_apply_is_refused_in_evaluation_too(run):
         imix.evaluate(run, "voc", "detection", data_dir=".", inputs=True)
 
 
+def test_a_network_that_was_trained_elsewhere_is_evaluated_alike(run):
+    digits = imix.data.load("digits")
+    assert imix.evaluate(run.encoder, "digits", "knn").value == imix.evaluate(run, "digits", "knn").value
+    assert np.array_equal(imix.embed(run.encoder, "digits"), imix.embed(run, "digits"))
+    found = imix.evaluate(nn.Flatten(), digits, "knn", inputs=True)
+    assert found.value == imix.evaluate(nn.Flatten(), digits, "knn").value
+
+
 def test_a_run_is_shown_in_a_line(run):
     assert repr(run).startswith("<Run in ") and "npair + mixup on digits" in repr(run) and len(repr(run)) < 200
 

@@ -729,3 +729,25 @@ def test_shapes_and_temperatures_that_cannot_be_are_refused():
 def test_boolean_labels_are_labels():
     q, k, labels = torch.randn(6, 4), torch.randn(6, 4), torch.tensor([True, False] * 3)
     assert losses.supnpair(q, k, labels, temperature=0.1) == losses.supnpair(q, k, labels.long(), temperature=0.1)
+
+
+@pytest.mark.parametrize("lam", [torch.rand(8, 1), torch.rand(4), torch.tensor(0.5), 0.5])
+def test_virtual_labels_of_other_shapes_are_refused(lam):
+    q, k, labels = torch.randn(8, 8), torch.randn(8, 8), torch.arange(8) % 2
+    mix = Mix(torch.randperm(8), lam)
+    for loss in (
+        lambda: losses.npair(q, k, mix, temperature=0.2),
+        lambda: losses.moco(q, k, k, mix, temperature=0.2),
+        lambda: losses.simclr(q, k, mix, temperature=0.2),
+        lambda: losses.byol(q, k, mix),
+        lambda: losses.supclr(q, k, labels, mix, temperature=0.2),
+        lambda: losses.supnpair(q, k, labels, mix, temperature=0.2),
+    ):
+        with pytest.raises(InputError, match=r"a Mix with lam of shape \(8,\)"):
+            loss()
+
+
+def test_a_temperature_that_is_learned_has_a_gradient_at_one_too():
+    temperature = torch.tensor(1.0, requires_grad=True)
+    losses.npair(torch.randn(8, 4), torch.randn(8, 4), temperature=temperature).backward()
+    assert temperature.grad is not None and temperature.grad != 0

@@ -20,8 +20,10 @@ from torch import nn
 import imix
 from imix import InputError, Reading, Settings, TrainingError, files
 from imix.augment import Masking
+from imix.data import Source
+from imix.methods.method import Projected
 from imix.train import checkpoint
-from imix.train.build import global_batch_size, make_method
+from imix.train.build import global_batch_size, make_method, make_mix
 from imix.train.log import Log
 from imix.train.randomness import BEFORE_TRAINING, epoch_order, seed_all
 from imix.train.schedule import learning_rate
@@ -45,6 +47,89 @@ def weights(run):
 def assert_same_weights(a, b):
     assert a.keys() == b.keys()
     assert [name for name in a if not torch.equal(a[name], b[name])] == []
+
+
+# --- what is one's own -----------------------------------------------------------------------------------------------
+
+
+class Decorrelated(Projected):
+    """A method of one's own: views alike, dimensions apart."""
+
+    def forward(self, view_1, view_2):
+        a, b = (nn.functional.normalize(z - z.mean(0), dim=0) for z in self.project(self.mixed(view_1)[0], view_2))
+        return (a.T @ b - torch.eye(a.shape[1])).square().mean()
+
+
+def halves(batch):
+    """An operator of one's own: with the next sample, half and half."""
+    partner = torch.arange(len(batch)).roll(1)
+    return (batch + batch[partner]) / 2, imix.Mix(partner, torch.full((len(batch),), 0.5))
+
+
+def test_a_method_and_an_operator_of_ones_own_are_trained_resumed_and_named(table, tmp_path, capsys):
+    own = {"method": Decorrelated, "mix": halves}
+    whole = imix.pretrain(table[0], SMALL, **own)
+    assert "Decorrelated + i-Mix (halves) on given" in capsys.readouterr().err
+    assert whole.metrics[-1]["loss"] < whole.metrics[0]["loss"]
+
+    def stopping(batch):
+        stopping.left -= 1
+        if not stopping.left:
+            raise KeyboardInterrupt
+        return halves(batch)
+
+    stopping.left, stopping.__name__ = 9, "halves"
+    with pytest.raises(KeyboardInterrupt):
+        imix.pretrain(table[0], SMALL, out=tmp_path, method=Decorrelated, mix=stopping, progress=False)
+    resumed = imix.pretrain(table[0], SMALL, out=tmp_path, resume=True, progress=False, **own)
+    assert_same_weights(weights(whole), weights(resumed))
+    assert repr(imix.Run.load(tmp_path)).count("Decorrelated + halves")
+    with pytest.raises(InputError, match="its own mix is 'halves', and this version"):
+        imix.pretrain(table[0], SMALL, out=tmp_path, resume=True, progress=False, method=Decorrelated)
+
+
+def test_methods_and_operators_that_are_none_are_refused(table):
+    with pytest.raises(InputError, match="method must make an imix"):
+        imix.pretrain(table[0], SMALL, method=lambda encoder, mix, width: encoder, progress=False)
+    with pytest.raises(InputError, match="an operator gives a pair"):
+        imix.pretrain(table[0], SMALL, mix=lambda batch: batch, progress=False)
+    with pytest.raises(InputError, match="as many mixed samples as there were"):
+        imix.pretrain(table[0], SMALL, mix=lambda batch: (batch[::2], None), progress=False)
+
+
+class Streaming(Source):
+    """Rows that are not held; `missing` batches of an epoch, or samples of a batch, do not come."""
+
+    def __init__(self, rows, missing="", labels=None):
+        self.rows, self.missing, self.labels = rows, missing, labels
+
+    def __len__(self):
+        return len(self.rows)
+
+    def batches(self, rows):
+        for at, chosen in enumerate(rows):
+            if self.missing == "batches" and at and len(rows) > 1:
+                return
+            yield self.rows[chosen[1:] if self.missing == "samples" and len(chosen) > 2 else chosen], None
+
+    def to(self, device):
+        return self
+
+    def take(self, rows):
+        return Streaming(self.rows[rows], self.missing)
+
+
+def test_rows_that_stream_are_standardised_too(table):
+    rows = table[0] * torch.tensor([1.0, 1000, 1, 1, 1, 1]) + 5
+    held, streamed = (imix.pretrain(source, SMALL, progress=False) for source in (rows, Streaming(rows)))
+    assert_same_weights(weights(held), weights(streamed))
+    assert type(streamed.encoder[0]).__name__ == "Standardise"
+
+
+@pytest.mark.parametrize(("missing", "said"), [("batches", "1 of the 4 batches"), ("samples", "15 samples where 16")])
+def test_a_source_that_gives_too_little_is_refused(table, missing, said):
+    with pytest.raises(InputError, match=f"a source gave {said}"):
+        imix.pretrain(Streaming(table[0], missing), SMALL, progress=False)
 
 
 # --- learning rate ---------------------------------------------------------------------------------------------------
@@ -348,7 +433,7 @@ def test_bf16_trains_to_finite_weights(table):
 def test_the_whole_step_compiles_into_one_graph_with_the_same_loss(table, method):
     torch.compiler.reset()  # sizes that were seen before would count as changing
     settings = replace(SMALL, method=method)
-    learner = make_method(settings, imix.encoders.build("mlp:16-16", (6,)), width=4, classes=3)
+    learner = make_method(settings, imix.encoders.build("mlp:16-16", (6,)), make_mix(settings), width=4, classes=3)
     objective = Objective(learner, Masking(0.2), imix.InputMix(2))
     compiled = torch.compile(objective, backend="eager", fullgraph=True)
     losses = []

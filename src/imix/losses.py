@@ -70,6 +70,7 @@ def byol(p: Tensor, k: Tensor, mix: Mix | None = None) -> Tensor:
         p, k = _full(p), _own_keys(p, _full(k), 0)
         cosine = F.cosine_similarity(p, k, eps=EPS)
         if mix is not None:
+            _check_mix(mix, len(p))
             lam = mix.lam.to(p)
             cosine = lam * cosine + (1 - lam) * F.cosine_similarity(p, k[mix.partner], eps=EPS)
         return 2 - 2 * cosine.mean()
@@ -99,6 +100,7 @@ def supclr(
         sums, counts = class_sum[own] - own_key, class_size[own] - 1
         target, weight = _mean_positive(sums, counts)
         if mix is not None:
+            _check_mix(mix, n)
             j = mix.partner
             anchor_is_positive = (own_label[j] == own_label) & (j != torch.arange(n, device=j.device))
             theirs, exists = _mean_positive(
@@ -143,8 +145,17 @@ def _mixed(positives: Tensor, mix: Mix | None) -> Tensor:
     """The targets: positives (n, D), mixed as the virtual labels are."""
     if mix is None:
         return positives
+    _check_mix(mix, len(positives))
     lam = mix.lam.to(positives)[:, None]
     return lam * positives + (1 - lam) * positives.index_select(0, mix.partner)
+
+
+def _check_mix(mix: Mix, n: int) -> None:
+    """Refuse virtual labels of other shapes, which would be broadcast to something without meaning."""
+    for name in Mix._fields:
+        shape = tuple(getattr(getattr(mix, name, None), "shape", ("no tensor",)))
+        if shape != (n,):
+            raise InputError(f"the virtual labels of {n} anchors are a Mix with {name} of shape ({n},); got {shape}")
 
 
 def _by_class(k: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,7 +179,7 @@ def _unit(x: Tensor, temperature: float = 1.0) -> Tensor:
     if not temperature > 0:
         raise InputError(f"temperature must be above 0; got {temperature}")
     unit = F.normalize(_full(x), dim=1, eps=EPS)
-    return unit if temperature == 1 else unit / temperature
+    return unit if isinstance(temperature, float | int) and temperature == 1 else unit / temperature
 
 
 def _full(x: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from imix import encoders
-from imix.data import Table
+from imix.data import GIVEN, Table
 from imix.data.mel import Clip, LogMel
 from imix.data.standardise import Standardise
 from imix.errors import InputError, first_line
@@ -51,6 +51,11 @@ class Run:
         return Reading(**_known(Reading, self.config["data"].get("reading", {})))
 
     @property
+    def own(self) -> dict[str, str]:
+        """What was one's own, by name: method, mix, augment."""
+        return self.config.get("own", {})
+
+    @property
     def table(self) -> Table | None:
         """How the columns of the run's table became numbers, if it was one."""
         table = self.config["data"].get("table")
@@ -58,9 +63,10 @@ class Run:
 
     def __repr__(self) -> str:
         settings, place = self.settings, "" if self.path is None else f" in {str(self.path)!r}"
+        method, mix = self.own.get("method", settings.method), self.own.get("mix", settings.mix)
+        what = f"{method}{'' if mix == 'none' else f' + {mix}'} on {self.config['data']['name']}"
         loss = f", loss {self.metrics[-1]['loss']:.4g}" if self.metrics else ""
-        mix = "" if settings.mix == "none" else f" + {settings.mix}"
-        return f"<Run{place}: {settings.method}{mix} on {self.config['data']['name']}, {settings.epochs} epochs{loss}>"
+        return f"<Run{place}: {what}, {settings.epochs} epochs{loss}>"
 
     @classmethod
     def load(cls, path: str | Path, encoder: nn.Module | None = None) -> "Run":
@@ -68,6 +74,23 @@ class Run:
         path = Path(path)
         config = read_config(path)
         return cls(load_encoder(path, encoder), config, read_metrics(path / "metrics.jsonl"), path)
+
+
+def as_run(given: "Run | nn.Module | str | Path") -> Run:
+    """A run, as it is or from its folder; or one around a network of one's own that was trained elsewhere."""
+    if isinstance(given, Run):
+        return given
+    if not isinstance(given, nn.Module):
+        return Run.load(given)
+    whole = nn.Sequential(OrderedDict(standardise=nn.Identity(), encoder=given))
+    architecture: dict[str, Any] = {
+        "encoder": "custom",
+        "shape": None,
+        "groups": [],
+        "standardise": False,
+        "clip": None,
+    }
+    return Run(whole, {"settings": asdict(Settings()), "data": {"name": GIVEN}, "architecture": architecture})
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -84,6 +107,7 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         config["settings"] = _with_defaults(Settings(), config["settings"])
         config["data"] = {"table": None, **config["data"]}
+        config["own"] = dict(config.get("own", {}))
         config["data"]["reading"] = _with_defaults(Reading(), config["data"].get("reading", {}))
         config["architecture"] = {"groups": [], "clip": None, **config["architecture"]}
     except (ValueError, TypeError) as error:

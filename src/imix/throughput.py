@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from imix.augment import Augment
 from imix.batch import Batch, map_fields
 from imix.data import Data, Tensors, load
+from imix.mix import MixOperator
 from imix.settings import Reading, Settings
-from imix.train.build import Made, make_all
+from imix.train.build import Made, MakeMethod, make_all
 from imix.train.device import compiles, uses_bf16
 from imix.train.randomness import epoch_order, own_randomness
 from imix.train.step import BEFORE_RECORDING, Objective, Step, make_objective, make_optimizer, taking_steps
@@ -67,6 +68,8 @@ def bench(
     labels: Any = None,
     encoder: nn.Module | None = None,
     augment: Augment | None = None,
+    method: MakeMethod | None = None,
+    mix: MixOperator | None = None,
     duration: float = 5.0,
     progress: bool = True,
 ) -> Throughput:
@@ -80,7 +83,7 @@ def bench(
     True
     """
     loaded = _pictures() if data is None else load(data, reading, labels=labels)
-    made = make_all(loaded, settings, encoder, augment)
+    made = make_all(loaded, settings, encoder, augment, method, mix)
     device = made.device
     objective = make_objective(made)
     optimizer = make_optimizer(made.learner, settings, device)

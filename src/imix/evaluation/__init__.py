@@ -21,7 +21,7 @@ from imix.evaluation.linear import Linear, linear
 from imix.evaluation.pinv import PInv, pinv
 from imix.evaluation.vectors import embed, load_for
 from imix.files import append_line
-from imix.run import Run
+from imix.run import Run, as_run
 from imix.train.device import pick_device, uses_bf16
 
 __all__ = ["KNN", "Linear", "PInv", "Result", "embed", "evaluate"]
@@ -78,7 +78,7 @@ class Result:
 
 
 def evaluate(
-    run: "Run | str | Path",
+    run: "Run | nn.Module | str | Path",
     data: Any = None,
     protocol: str = "linear",
     *,
@@ -96,6 +96,8 @@ def evaluate(
 ) -> Result:
     """What a run's frozen encoder is worth on data; `data` is what the run was trained on unless given.
 
+    `run` may be any module, too, from samples (N, ...) to features (N, F), however it was trained.
+
     "linear" is the paper's linear evaluation, "knn" the cosine nearest neighbours' vote, "pinv" the pseudoinverse, all
     of labelled data; "fed" is the Fréchet distance between the features of training and test samples; "detection"
     fine-tunes a detector of objects (data="voc", `data_dir` a folder in VOC's format; see `imix.detection`).
@@ -111,7 +113,7 @@ def evaluate(
     """
     if protocol not in PROTOCOLS:
         raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")
-    run = run if isinstance(run, Run) else Run.load(run)
+    run = as_run(run)
     if protocol == "detection":
         if inputs:
             raise InputError("detection fine-tunes the encoder; inputs=True is for the other protocols")

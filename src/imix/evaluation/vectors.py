@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from imix.data import GIVEN, TABLES, Data, read_as_before
 from imix.data.frame import Frame, as_frame, is_frame
@@ -18,7 +19,7 @@ from imix.data.ways import check_ways
 from imix.errors import InputError
 from imix.evaluation.features import Encoded
 from imix.files import write_atomically
-from imix.run import Run
+from imix.run import Run, as_run
 from imix.settings import Reading
 from imix.train.device import pick_device
 
@@ -26,7 +27,7 @@ FORMATS = (".parquet", ".npy", ".csv")
 
 
 def embed(
-    run: "Run | str | Path",
+    run: "Run | nn.Module | str | Path",
     data: Any,
     out: "str | Path | None" = None,
     *,
@@ -37,8 +38,8 @@ def embed(
 ) -> np.ndarray:
     """Features (N, F) of every sample, training samples before test samples, in order.
 
-    `data` is read as the run's was; a table must have the run's columns, and no others but those that `columns` says to
-    drop ({"id": "drop"}). `data_dir` is the folder of a named data set's files.
+    `run` may be any module, too. `data` is read as the run's was; a table must have the run's columns, and no others
+    but those that `columns` says to drop ({"id": "drop"}). `data_dir` is the folder of a named data set's files.
 
     With `out`, they are written too: .npy as they are; .parquet and .csv with a column for each feature (f0, f1, ...),
     `split` (train or test) where there are test samples, `file` where samples are files, `label` where the data has
@@ -53,7 +54,7 @@ def embed(
             raise InputError(f"cannot write features to {str(out)!r}; choose a file that ends in {', '.join(FORMATS)}")
         if not out.parent.is_dir():
             raise InputError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
-    run = run if isinstance(run, Run) else Run.load(run)
+    run = as_run(run)
     dataset = load_for(run, data, columns=columns, data_dir=data_dir)
     written = _kept(data, dataset, keep, to_csv=out is not None and out.suffix == ".csv") if keep else {}
     where = pick_device(device)

@@ -1,7 +1,7 @@
 """Methods: state (heads, momentum encoder, queue) and one forward each; use them in any training loop."""
 
 from imix.methods.byol import BYOL
-from imix.methods.method import Method, evaluating
+from imix.methods.method import Contrastive, Method, Projected, evaluating
 from imix.methods.moco import MoCo
 from imix.methods.npair import NPair
 from imix.methods.simclr import SimCLR
@@ -9,4 +9,16 @@ from imix.methods.supclr import SupCLR
 from imix.methods.supervised import Supervised
 from imix.methods.supnpair import SupNPair
 
-__all__ = ["BYOL", "Method", "MoCo", "NPair", "SimCLR", "SupCLR", "SupNPair", "Supervised", "evaluating"]
+__all__ = [
+    "BYOL",
+    "Contrastive",
+    "Method",
+    "MoCo",
+    "NPair",
+    "Projected",
+    "SimCLR",
+    "SupCLR",
+    "SupNPair",
+    "Supervised",
+    "evaluating",
+]

@@ -12,7 +12,7 @@ from imix.distributed import world_size
 from imix.encoders import head as make_head
 from imix.encoders import width_of
 from imix.errors import InputError
-from imix.mix import InputMix, MixOperator, no_mix
+from imix.mix import InputMix, Mix, MixOperator, no_mix
 
 
 class Method(nn.Module):
@@ -47,6 +47,13 @@ class Method(nn.Module):
         n = same_size(*views) * world_size()
         if n < self.fewest:
             raise InputError(f"{type(self).__name__} needs a batch of at least {self.fewest}; got {n}")
+
+    def mixed(self, batch: Batch) -> tuple[Batch, Mix | None]:
+        """The batch as the operator mixes it, every sample in its place, and how."""
+        found = self.mix(batch)
+        if not (isinstance(found, tuple) and len(found) == 2) or size(found[0]) != size(batch):
+            raise InputError("an operator gives a pair: as many mixed samples as there were, and a Mix, or None")
+        return found
 
     def update(self) -> None:
         """Follow the optimiser's step: moving averages and queues, where there are any."""

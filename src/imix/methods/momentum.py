@@ -48,7 +48,7 @@ class Momentum(Projected):
         """Anchors, the keys they belong to, and the anchors' virtual labels: for one direction or both."""
         self.check(view_1, view_2)
         directions = [(view_1, view_2), (view_2, view_1)] if self.symmetric else [(view_1, view_2)]
-        mixed = [self.mix(anchors) for anchors, _ in directions]
+        mixed = [self.mixed(anchors) for anchors, _ in directions]
         q = self.project(*(anchors for anchors, _ in mixed))
         k = self.keys(*(keys for _, keys in directions))
         return zip(q, k, (mix for _, mix in mixed), strict=True)

@@ -26,7 +26,7 @@ class NPair(Contrastive):
     def forward(self, view_1: Batch, view_2: Batch) -> Tensor:
         """The loss of two views of a batch: view 1 is mixed and anchors, view 2 stays clean and gives the keys."""
         self.check(view_1, view_2)
-        anchors, mix = self.mix(view_1)
+        anchors, mix = self.mixed(view_1)
         q, k = self.project(anchors, view_2)  # one pass: mixed and clean share batch-normalisation statistics
         # With many ranks, every rank's keys are columns, and this rank's own begin at the offset.
         return losses.npair(q, all_ranks(k), mix, temperature=self.temperature, offset=own_offset(len(k)))

@@ -30,7 +30,7 @@ class SimCLR(Contrastive):
         """Mixed anchors and clean keys, (2N, dim) each, in one pass; without mixing they are the same."""
         self.check(view_1, view_2)
         views = concatenate([view_1, view_2])
-        anchors, mix = self.mix(views)
+        anchors, mix = self.mixed(views)
         if mix is None:
             (z,) = self.project(views)
             return z, z, None

@@ -28,7 +28,7 @@ class Supervised(Method):
 
     def forward(self, view: Batch, labels: Tensor) -> Tensor:
         """The loss of one view of a batch with labels (N,)."""
-        x, mix = self.mix(view)
+        x, mix = self.mixed(view)
         logits = self.classifier(self.encoder(x))
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         if mix is None:

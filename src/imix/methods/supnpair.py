@@ -21,7 +21,7 @@ class SupNPair(NPair):
     def forward(self, view_1: Batch, view_2: Batch, labels: Tensor) -> Tensor:  # type: ignore[override]
         """The loss of two views of a batch with labels (N,)."""
         self.check(view_1, view_2)
-        anchors, mix = self.mix(view_1)
+        anchors, mix = self.mixed(view_1)
         q, k = self.project(anchors, view_2)
         return losses.supnpair(
             q, all_ranks(k), all_ranks(labels), mix, temperature=self.temperature, offset=own_offset(len(k))

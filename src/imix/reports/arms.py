@@ -99,6 +99,7 @@ def told(run: Run) -> dict[str, Any]:
         "samples": data.get("samples"),
         "table": None if table is None else str(table),
         "table_values": None if table is None else fitted,
+        **{f"own {name}": value for name, value in run.own.items()},
         "weights": sum(weight.numel() for weight in run.encoder.parameters()),
     }
     return {name: value for name, value in parts.items() if name not in ("seed", *SURROUNDINGS, "data_dir", "groups")}
@@ -108,7 +109,8 @@ def name_of(run: Run) -> str:
     """A run by its method and mixing."""
     settings = run.settings
     mix = {"mixup": " + i-Mix", "cutmix": " + i-Mix (CutMix)", "none": ""}[settings.mix]
-    return METHODS[settings.method] + mix + (" + InputMix" if settings.input_mix else "")
+    mix = f" + i-Mix ({run.own['mix']})" if "mix" in run.own else mix
+    return run.own.get("method", METHODS[settings.method]) + mix + (" + InputMix" if settings.input_mix else "")
 
 
 def differences(told: Sequence[dict[str, Any]]) -> list[str]:

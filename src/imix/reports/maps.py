@@ -14,7 +14,7 @@ from imix.errors import InputError, printable
 from imix.evaluation.vectors import embed, load_for
 from imix.files import write_atomically, write_text
 from imix.reports.samples import Chosen, choose
-from imix.run import Run
+from imix.run import Run, as_run
 
 # Twelve colours that are told apart on white and on black; further classes begin again.
 COLOURS = (
@@ -47,7 +47,7 @@ def draw_map(
     out = _drawable(Path(out))
     if samples < FEWEST:
         raise InputError(f"a map needs at least {FEWEST} samples; got {samples}")
-    run = run if isinstance(run, Run) else Run.load(run)
+    run = as_run(run)
     name = run.config["data"]["name"] if data is None else data
     dataset = load_for(run, name, label=label, columns=columns, data_dir=data_dir, fraction=1.0)
     chosen = choose(dataset, None if classes else samples)

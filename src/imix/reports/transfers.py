@@ -5,7 +5,7 @@ from pathlib import Path
 
 from imix.errors import InputError
 from imix.evaluation import Result, evaluate
-from imix.run import Run
+from imix.run import Run, as_run
 
 
 def transfer(
@@ -28,7 +28,7 @@ def transfer(
     data = [data] if isinstance(data, str | Path) else data
     if not runs or not data:
         raise InputError("transfer needs runs and the data to evaluate them on")
-    loaded = [run if isinstance(run, Run) else Run.load(run) for run in runs]
+    loaded = [as_run(run) for run in runs]
 
     def worth(run: Run, name: str | Path) -> Result:
         return evaluate(

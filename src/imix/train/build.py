@@ -1,5 +1,6 @@
 """From settings to objects: the mixing operator, the augmentation and the method that they name, on the device."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from imix.train.randomness import BEFORE_TRAINING, own_randomness, seed_all
 MASKING = 0.2  # of rows, unless set
 STREAMED_SAMPLE = 2000  # samples from which a streamed source is standardised
 VIEWS = {"cifar": image.cifar, "imagenet": image.imagenet}
+MakeMethod = Callable[..., Method]  # of encoder and mix, and width=
 SOFTMAX = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
 
 
@@ -42,6 +44,7 @@ class Made:
     views: Augment
     recorded: bool  # whether steps can be; see `RecordedStep`
     batch_size: int  # of all ranks together
+    own: dict[str, str]  # names of what is one's own: method, mix, augment
 
     @property
     def steps(self) -> int:
@@ -52,9 +55,9 @@ class Made:
     def title(self) -> str:
         """Method and mixing."""
         settings = self.settings
-        return settings.method + (
-            "" if settings.mix == "none" else f" + i-Mix ({settings.mix}, alpha {settings.alpha:g})"
-        )
+        mix = self.own.get("mix", f"{settings.mix}, alpha {settings.alpha:g}")
+        mixes = "mix" in self.own or settings.mix != "none"
+        return self.own.get("method", settings.method) + (f" + i-Mix ({mix})" if mixes else "")
 
     @property
     def network(self) -> str:
@@ -63,8 +66,17 @@ class Made:
         return type(self.whole[-1]).__name__ if own else self.settings.encoder
 
 
-def make_all(data: Data, settings: Settings, encoder: nn.Module | None = None, augment: Augment | None = None) -> Made:
-    """Everything from data and settings, with an encoder and an augmentation of one's own where they are given."""
+def make_all(
+    data: Data,
+    settings: Settings,
+    encoder: nn.Module | None = None,
+    augment: Augment | None = None,
+    method: MakeMethod | None = None,
+    mix: MixOperator | None = None,
+) -> Made:
+    """Everything from data and settings, with what is one's own where it is given."""
+    parts = {"method": method, "mix": mix, "augment": augment}
+    own = {name: getattr(part, "__name__", type(part).__name__) for name, part in parts.items() if part is not None}
     device = pick_device(settings.device)
     if encoder is not None and not isinstance(encoder, nn.Module):
         raise InputError(f"encoder must be a module, from (N, ...) to (N, F); got {encoder!r}")
@@ -78,7 +90,7 @@ def make_all(data: Data, settings: Settings, encoder: nn.Module | None = None, a
         "encoder": settings.encoder if encoder is None else "custom",
         "shape": shape,
         "groups": [] if data.table is None else data.table.groups,
-        "standardise": not scaled and shape is not None and (images or isinstance(data.train, Tensors)),
+        "standardise": not scaled and shape is not None,
         "clip": None if data.clip is None else asdict(data.clip),
     }
     with own_randomness(device):
@@ -90,16 +102,21 @@ def make_all(data: Data, settings: Settings, encoder: nn.Module | None = None, a
         if isinstance(whole[0], LogMel) and settings.mix_waveforms:  # it begins with what makes pictures of them
             seeing = nn.Sequential(whole[0][1], seeing)
         width = _width(whole, source, device, own=encoder is not None)
-        learner = make_method(settings, seeing, width, data.train.classes)
+        mix = make_mix(settings) if mix is None else mix
+        if method is None:
+            learner = make_method(settings, seeing, mix, width, data.train.classes)
+        else:
+            learner = method(seeing, mix, width=width)
+        if not isinstance(learner, Method):
+            raise InputError(f"method must make an imix.methods.Method of an encoder; it made {learner!r}")
         plain = make_views(settings, data, whole[0], no_augment)
     _try_mixing(learner, plain, source, device)
-    if settings.supervised and source.labels is not None and int(source.labels.min()) < 0:
-        raise InputError(
-            f"method {settings.method!r} needs labels, and {int((source.labels < 0).sum())} rows have none"
-        )
-    recorded = records(settings, device, ours=encoder is None and augment is None)
+    if learner.supervised and (source.labels is None or int(source.labels.min()) < 0):
+        without = len(source) if source.labels is None else int((source.labels < 0).sum())
+        raise InputError(f"method {own.get('method', settings.method)!r} needs labels, and {without} rows have none")
+    recorded = records(settings, device, ours=encoder is None and not own)
     batch_size = global_batch_size(settings, len(source))
-    return Made(settings, device, architecture, whole, source, learner, views, recorded, batch_size)
+    return Made(settings, device, architecture, whole, source, learner, views, recorded, batch_size, own)
 
 
 def global_batch_size(settings: Settings, n: int) -> int:
@@ -128,14 +145,16 @@ def make_views(settings: Settings, data: Data, front: nn.Module, given: Augment 
     """From a batch to a view of it, as the method sees it: by the augmentation that is given, or else the settings'.
 
     Sounds become mel pictures by the way, or spectra where waveforms are mixed; images are standardised after, rows
-    were before.
+    that stream before, and rows in memory were.
     """
     name = settings.augment or data.augment
     if data.clip is None:
         if settings.mix_waveforms or name == "speech":
             raise InputError(f"augment='speech' and mix_waveforms are for sounds; {data.name} has none")
         augment = make_augment(settings, data) if given is None else given
-        return followed_by(augment, front) if len(data.train.shape or ()) == 3 else augment
+        if len(data.train.shape or ()) == 3:
+            return followed_by(augment, front)
+        return augment if isinstance(data.train, Tensors) else _after(front, augment)
     if settings.masking or settings.resampling or settings.augment_columns:
         raise InputError(f"masking, resampling and augment_columns are for rows; {data.name} has sounds")
     if settings.mix_waveforms and settings.mix == "cutmix":
@@ -186,9 +205,9 @@ def _cells(settings: Settings, data: Data) -> list[int] | None:
     return [cell if touched[cell] else -1 for cell in data.table.cells]
 
 
-def make_method(settings: Settings, encoder: nn.Module, width: int, classes: int) -> Method:
+def make_method(settings: Settings, encoder: nn.Module, mix: MixOperator | None, width: int, classes: int) -> Method:
     """The method around an encoder of that width; `classes` is 0 where there are no labels."""
-    mix, head, dim = make_mix(settings), settings.head, settings.dim
+    head, dim = settings.head, settings.dim
     if settings.supervised and not classes:
         raise InputError(
             f"method {settings.method!r} needs labels and the data has none; npair, simclr, moco, byol do not"
@@ -229,13 +248,18 @@ def _standardised(data: Data, whole: nn.Sequential, device: torch.device, images
         parts = [source, *([data.test] if data.test is not None and data.reading.standardise == "all" else [])]
         held = [_held(part) for part in parts]
         whole[0].fit(Tensors(concatenate([as_floats(part) for part in held]) if len(held) > 1 else held[0]))
-        if not images:
-            source = Tensors(whole[0](_held(source)), source.labels)
+        if not images and isinstance(source, Tensors):
+            source = Tensors(whole[0](source.inputs), source.labels)
     whole.to(device)
     if isinstance(source, Pictures):
         return source.to(device)
     fits = device.type != "cuda" or source.nbytes() < torch.cuda.mem_get_info(device)[0] // 2
     return source.to(device) if fits else source
+
+
+def _after(front: nn.Module, augment: Augment) -> Augment:
+    """Views of a batch that `front` has seen."""
+    return nn.Sequential(front, augment) if isinstance(augment, nn.Module) else lambda batch: augment(front(batch))
 
 
 def _held(source: Source) -> Batch:
@@ -263,4 +287,4 @@ def _try_mixing(learner: Method, plain: Augment, source: Source, device: torch.d
     """Let an operator that cannot mix this data say so before anything is written; `plain` are its plain views."""
     sample = map_fields(lambda x: x.to(device), source.sample(2))
     with own_randomness(device):
-        learner.mix(plain(as_floats(sample)))
+        learner.mixed(plain(as_floats(sample)))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from imix import distributed
-from imix.batch import as_floats, fields, map_fields
+from imix.batch import as_floats, fields, map_fields, size
 from imix.data import Source
 from imix.errors import InputError, Interrupted
 from imix.train import checkpoint
@@ -99,9 +99,12 @@ def train(
         ExitStack() as listening,
     ):
         while epoch < settings.epochs:
+            begun = epoch
             order = epoch_order(settings.seed, epoch, len(source))
             own = order[: steps * batch_size].view(steps, world, batch_size // world)[step:, rank]
             for batch, known in source.batches(own):
+                if (given := size(batch)) != own.shape[1]:
+                    raise InputError(f"a source gave {given} samples where {own.shape[1]} were asked for")
                 lr = learning_rate(settings, batch_size, epoch, step, steps)
                 batch = map_fields(lambda x: x.to(device, non_blocking=True), batch)
                 known = None if known is None else known.to(device)  # to be measured by, not to be learned from
@@ -143,6 +146,8 @@ def train(
                 if stop:
                     distributed.wait()  # none leaves before the checkpoint is written
                     raise Interrupted(f"stopped at step {done} of {total}; the run can be resumed from there")
+            if epoch == begun:
+                raise InputError(f"a source gave {step} of the {steps} batches of an epoch")
         save()
 
 

@@ -18,10 +18,11 @@ from imix.augment.tabular import Cells
 from imix.data import Data, load
 from imix.errors import InputError
 from imix.evaluation.probe import make_probe
+from imix.mix import MixOperator
 from imix.run import Run, clear, read_config, save_encoder
 from imix.settings import SURROUNDINGS, Reading, Settings
 from imix.train import checkpoint
-from imix.train.build import Made, make_all
+from imix.train.build import Made, MakeMethod, make_all
 from imix.train.device import uses_bf16
 from imix.train.log import Lines, Log, Progress, Sink, TensorBoard, WandB, check_extras
 from imix.train.loop import train
@@ -37,6 +38,8 @@ def pretrain(
     out: str | Path | None = None,
     encoder: nn.Module | None = None,
     augment: Augment | None = None,
+    method: MakeMethod | None = None,
+    mix: MixOperator | None = None,
     resume: bool = False,
     overwrite: bool = False,
     progress: bool = True,
@@ -47,7 +50,8 @@ def pretrain(
     optional, except for the supervised methods. Images are (N, C, H, W), sequences (N, C, L). A tensor is standardised,
     fields of a tuple or dict are not. `encoder` is a module of your own, (N, ...) to (N, F), which is trained in place,
     from the weights it has; `augment` a function of your own from a batch to a view of it, with one draw per sample and
-    every draw from torch, whose generators the run seeds.
+    every draw from torch, whose generators the run seeds. `method` makes a `Method` of your own, called as
+    `method(encoder, mix, width=F)`; `mix` is an operator of your own.
 
     >>> run = pretrain(torch.randn(64, 10), Settings(epochs=2, batch_size=32), progress=False)
     >>> run.encoder(torch.randn(5, 10)).shape
@@ -68,23 +72,15 @@ def pretrain(
             raise InputError("tensorboard and wandb need a run folder; give out=...")
         with stopping_at_once(folder is not None), ranks.naming_lost_ranks(), ExitStack() as held:
             loaded = load(data, reading, labels=labels)
-            return _pretrain(loaded, settings, folder, encoder, augment, overwrite, progress, held)
+            made = make_all(loaded, settings, encoder, augment, method, mix)
+            return _pretrain(loaded, made, folder, overwrite, progress, held)
     finally:
         if joined:
             ranks.stop()
 
 
-def _pretrain(
-    data: Data,
-    settings: Settings,
-    folder: Path | None,
-    encoder: nn.Module | None,
-    augment: Augment | None,
-    overwrite: bool,
-    progress: bool,
-    held: ExitStack,
-) -> Run:
-    made = make_all(data, settings, encoder, augment)
+def _pretrain(data: Data, made: Made, folder: Path | None, overwrite: bool, progress: bool, held: ExitStack) -> Run:
+    settings = made.settings
     config = {
         "settings": asdict(settings),
         "data": {
@@ -96,6 +92,7 @@ def _pretrain(
         },
         "machine": {"ranks": distributed.world_size()},
         "architecture": made.architecture,
+        "own": made.own,
         "versions": {
             "imix": imix.__version__,
             "torch": torch.__version__,
@@ -181,7 +178,8 @@ def _check_same(folder: Path, before: dict[str, Any], config: dict[str, Any]) ->
 def _parts(config: dict[str, Any]) -> list[dict[str, Any]]:
     """What makes a run the one it is, by name."""
     data = {name: value for name, value in config["data"].items() if name != "reading"}
-    return [config["settings"], data, config["data"]["reading"], config["architecture"], config["machine"]]
+    own = {f"own {name}": value for name, value in config["own"].items()}
+    return [config["settings"], data, config["data"]["reading"], config["architecture"], config["machine"], own]
 
 
 def _open_log(
