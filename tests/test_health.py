@@ -161,8 +161,9 @@ def test_health_is_in_the_metrics_and_the_same_when_resumed(tmp_path):
     settings = replace(settings, checkpoint_minutes=0.0)
     with pytest.raises(Stopped):
         imix.pretrain(x, settings, out=tmp_path / "run", augment=stop, progress=False)
-    plain = imix.pretrain(x, settings, out=tmp_path / "run", augment=lambda x: x, resume=True, progress=False)
-    undisturbed = imix.pretrain(x, settings, augment=lambda x: x, progress=False)
+    stop.calls = 100  # it stops no more
+    plain = imix.pretrain(x, settings, out=tmp_path / "run", augment=stop, resume=True, progress=False)
+    undisturbed = imix.pretrain(x, settings, augment=stop, progress=False)
     same = [{k: v for k, v in record.items() if k != "views_per_second"} for record in plain.metrics]
     assert same == [{k: v for k, v in record.items() if k != "views_per_second"} for record in undisturbed.metrics]
 

@@ -1,5 +1,6 @@
 """The loop: schedules, determinism, resuming to the bit, what it refuses to train through."""
 
+import functools
 import importlib.util
 import math
 import os
@@ -67,7 +68,7 @@ def halves(batch):
 
 
 def test_a_method_and_an_operator_of_ones_own_are_trained_resumed_and_named(table, tmp_path, capsys):
-    own = {"method": Decorrelated, "mix": halves}
+    own = {"method": functools.partial(Decorrelated, dim=32), "mix": halves}
     whole = imix.pretrain(table[0], SMALL, **own)
     assert "Decorrelated + i-Mix (halves) on given" in capsys.readouterr().err
     assert whole.metrics[-1]["loss"] < whole.metrics[0]["loss"]
@@ -80,7 +81,7 @@ def test_a_method_and_an_operator_of_ones_own_are_trained_resumed_and_named(tabl
 
     stopping.left, stopping.__name__ = 9, "halves"
     with pytest.raises(KeyboardInterrupt):
-        imix.pretrain(table[0], SMALL, out=tmp_path, method=Decorrelated, mix=stopping, progress=False)
+        imix.pretrain(table[0], SMALL, out=tmp_path, method=own["method"], mix=stopping, progress=False)
     resumed = imix.pretrain(table[0], SMALL, out=tmp_path, resume=True, progress=False, **own)
     assert_same_weights(weights(whole), weights(resumed))
     assert repr(imix.Run.load(tmp_path)).count("Decorrelated + halves")

@@ -76,7 +76,7 @@ def make_all(
 ) -> Made:
     """Everything from data and settings, with what is one's own where it is given."""
     parts = {"method": method, "mix": mix, "augment": augment}
-    own = {name: getattr(part, "__name__", type(part).__name__) for name, part in parts.items() if part is not None}
+    own = {name: _name(part) for name, part in parts.items() if part is not None}
     device = pick_device(settings.device)
     if encoder is not None and not isinstance(encoder, nn.Module):
         raise InputError(f"encoder must be a module, from (N, ...) to (N, F); got {encoder!r}")
@@ -117,6 +117,12 @@ def make_all(
     recorded = records(settings, device, ours=encoder is None and not own)
     batch_size = global_batch_size(settings, len(source))
     return Made(settings, device, architecture, whole, source, learner, views, recorded, batch_size, own)
+
+
+def _name(part: Any) -> str:
+    """What a function, a class or an object of one's own is called."""
+    part = getattr(part, "func", part)  # of functools.partial
+    return getattr(part, "__name__", type(part).__name__)
 
 
 def global_batch_size(settings: Settings, n: int) -> int:
