@@ -155,6 +155,13 @@ def test_what_is_refused_says_what_the_data_is(places):
             imix.pretrain(data, reading=reading, progress=False)
 
 
+def test_what_torch_loads_one_by_one_is_refused_with_what_to_give_instead():
+    samples = torch.utils.data.TensorDataset(torch.randn(8, 3))
+    for data in (samples, torch.utils.data.DataLoader(samples)):
+        with pytest.raises(InputError, match="as one tensor"):
+            load(data)
+
+
 def test_labels_are_given_by_name():
     with pytest.raises(InputError, match="labels are given by name; got list"):
         load(np.ones((2, 3)), [0, 1])

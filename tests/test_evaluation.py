@@ -172,6 +172,7 @@ def test_every_number_comes_with_its_constants(run):
     linear_result = imix.evaluate(run)
     assert "rates (1, 3, 5, 10, 30, 50, 70)" in str(linear_result) and "the paper's way" in str(linear_result)
     assert read_lines(run.path / "evaluations.jsonl")[-1]["value"] == linear_result.accuracy
+    assert imix.Run.load(run.path).evaluations[-1]["constants"]["rates"] == [1, 3, 5, 10, 30, 50, 70]
 
 
 def test_evaluations_that_differ_leave_different_records(run):

@@ -27,7 +27,7 @@ from imix.data import GIVEN, Table
 from imix.data.mel import Clip, LogMel
 from imix.data.standardise import Standardise
 from imix.errors import InputError, first_line
-from imix.files import read_metrics, write_atomically
+from imix.files import read_lines, read_metrics, write_atomically
 from imix.settings import Reading, Settings
 
 
@@ -49,6 +49,11 @@ class Run:
     def reading(self) -> Reading:
         """How the run's data was read."""
         return Reading(**_known(Reading, self.config["data"].get("reading", {})))
+
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """What `imix.evaluate` found of it, in order: protocol, data, value, and the constants and details behind."""
+        return [] if self.path is None else read_lines(self.path / "evaluations.jsonl")
 
     @property
     def own(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from imix.batch import Batch, size
 from imix.data.arrays import Parts, class_numbers, read_npy, read_npz, samples
@@ -70,6 +71,8 @@ def load(
         raise InputError(
             f"reading must be imix.Reading(...), and labels are given by name; got {type(reading).__name__}"
         )
+    if isinstance(data, Dataset | DataLoader):
+        raise InputError("give the samples of a torch Dataset as one tensor (and labels=...), or write an imix Source")
     if not isinstance(data, Data):
         check_ways(data, reading)
     return read_as_before(data, reading, labels=labels, table=table)

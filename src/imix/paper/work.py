@@ -14,7 +14,6 @@ from imix.detection import Detection
 from imix.errors import InputError, TrainingError
 from imix.evaluation import KNN, Linear, PInv, Result, evaluate
 from imix.evaluation.vectors import load_for
-from imix.files import read_lines
 from imix.paper.budget import Budget, Job
 from imix.paper.experiment import Measurement
 from imix.paper.recipes import IMAGES
@@ -120,7 +119,7 @@ class Worker:
         if on == "voc" and self.budget == "smoke":
             place = str(stand_in_voc(self.out / "stand-in-voc"))
         used = {} if constants is None else json.loads(json.dumps(asdict(constants)))
-        for line in read_lines(run.path / "evaluations.jsonl"):
+        for line in run.evaluations:
             if line.get("protocol") != protocol or line.get("data") not in (on, place):
                 continue
             before = line["constants"]  # which say more: what was held out, the views

@@ -12,7 +12,6 @@ from typing import Any
 
 from imix.errors import InputError
 from imix.evaluation import Result, evaluate
-from imix.files import read_lines
 from imix.run import Run
 from imix.settings import METHODS, SURROUNDINGS
 
@@ -145,7 +144,7 @@ def _results(runs: Sequence[Run]) -> list[dict[str, Result]]:
 def _read_results(run: Run) -> list[Result]:
     """All that was found of a run, in order."""
     found = []
-    for line in [] if run.path is None else read_lines(run.path / "evaluations.jsonl"):
+    for line in run.evaluations:
         try:
             found.append(Result(**line))
         except TypeError:
