@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 from imix import InputError, TrainingError, encoders
+from imix.cli import main
 from imix.errors import Interrupted
 from imix.evaluation import KNN, evaluate
 from imix.files import locked, read_lines, write_text
@@ -28,6 +30,7 @@ from imix.paper.page import table, write_pages
 from imix.paper.recipes import SETTINGS
 from imix.paper.reproduce import reproduce
 from imix.paper.results import Found, add, ours, read
+from imix.paper.spelled_out import commands_of
 from imix.paper.stand_in import stand_in
 from imix.paper.switches import Switches
 from imix.paper.work import FILES, Worker
@@ -622,3 +625,26 @@ def test_results_in_the_docs_are_of_trainings_that_there_are():
     for path in results.glob("*.csv"):
         known = {job.name for budget in ("short", "paper") for job in all_jobs(wanted([path.stem], budget, seeds=5))}
         assert {line.run for line in read(path)} <= known
+
+
+def test_every_training_can_be_spelled_out_as_commands(monkeypatch, capsys):
+    seen = []
+
+    def start(data, settings, reading, **others):
+        seen.append((data, settings, reading))
+        raise InputError("seen")
+
+    monkeypatch.setattr("imix.train.pretrain.pretrain", start)
+    jobs = all_jobs(wanted(["all"], "paper"))
+    for job in jobs[::29]:
+        pretrain, *measures = commands_of(job)
+        assert len(measures) == len(job.measurements)
+        monkeypatch.setattr(sys, "argv", shlex.split(pretrain))
+        with pytest.raises(SystemExit):
+            main()
+        expected = replace(job.training.settings, seed=job.seed)
+        assert seen.pop() == (job.training.data, expected, job.training.reading)
+    monkeypatch.setattr(sys, "argv", ["imix", "reproduce", "table1", "--row", "covtype", "--seeds", "1", "--commands"])
+    main()
+    said = capsys.readouterr().out
+    assert said.count("imix pretrain covtype ") == said.count("imix evaluate runs/covtype-") == 6

@@ -251,6 +251,7 @@ def reproduce(
     names: Annotated[list[str], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")],
     switches: tyro.conf.OmitArgPrefixes[Switches],
     list: bool = False,
+    commands: bool = False,
     budget: Literal["paper", "short", "smoke"] = "short",
     row: tuple[str, ...] = (),
     column: tuple[str, ...] = (),
@@ -268,6 +269,7 @@ def reproduce(
             supervised; or all.
         switches: Where the paper leaves something open.
         list: Show what there is (or what is named), what it costs at the budget, and what is done.
+        commands: Show the commands that do the same, one training at a time.
         budget: paper: its full length; short: what a GPU does in minutes; smoke: a try on tiny stand-in data.
         row: Only rows that are named so, or in part (--row covtype "CIFAR-10, no augmentation").
         column: Only these columns (--column "MoCo v2" "MoCo v2 + i-Mix").
@@ -280,10 +282,14 @@ def reproduce(
     """
     from imix.paper.cluster import script
     from imix.paper.listing import listing
+    from imix.paper.spelled_out import spelled_out
 
     chosen: dict[str, Any] = {"budget": budget, "switches": switches, "rows": row, "columns": column, "seeds": seeds}
     if list:
         print(listing(names, out, **chosen))
+        return
+    if commands:
+        print(spelled_out(names, **chosen))
         return
     if slurm:
         path = script(names, sys.argv[2:], out, **chosen)

@@ -1,0 +1,56 @@
+"""`imix reproduce --commands`: trainings of the paper as the commands that do them one by one."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from imix.paper.budget import Budget, Job, all_jobs, wanted
+from imix.paper.experiment import Measurement
+from imix.paper.recipes import IMAGES
+from imix.settings import Reading, Settings
+
+
+def spelled_out(names: Sequence[str], *, budget: Budget, **chosen: Any) -> str:
+    """A few lines for each training: how it is pretrained, and how it is measured."""
+    return "\n\n".join("\n".join(commands_of(job)) for job in all_jobs(wanted(names, budget, **chosen)))
+
+
+def commands_of(job: Job) -> list[str]:
+    """What to type for a training, and for what is measured of it."""
+    training, run = job.training, f"runs/{job.name}"
+    flags = [*_flags(training.settings, Settings()), *_flags(training.reading, Reading())]
+    pretrain = ["imix", "pretrain", training.data, *flags, *(["--seed", str(job.seed)] if job.seed else [])]
+    lines = [shlex.join([*pretrain, "--out", run])]
+    for measurement in job.measurements:
+        lines += _measured(run, training.data, measurement)
+    return lines
+
+
+def _measured(run: str, trained_on: str, measurement: Measurement) -> list[str]:
+    """How a run is measured."""
+    protocol, on = measurement
+    other = [] if on == trained_on else ["--data", on]
+    if protocol == "map":
+        return [shlex.join(["imix", "map", run, *other, "--out", f"{run}-{on}.svg"])]
+    anew = ["--standardise"] if other and on in IMAGES else []
+    how = [] if protocol == "linear" else ["--protocol", protocol]
+    line = shlex.join(["imix", "evaluate", run, *how, *other, *anew])
+    if protocol != "linear":
+        return [line]
+    more = "  # constants=Linear(rates=(30,), milestones=(60, 80), decay=0.1)" if on.startswith("imagenet") else ""
+    return [f"{line}{' --augment' if on in IMAGES else ''}{more}"]
+
+
+def _flags(given: Any, default: Any) -> list[str]:
+    """What is not as by default, as flags."""
+    usual, found = asdict(default), list[str]()
+    for name, value in asdict(given).items():
+        flag = name.replace("_", "-")
+        if value == usual[name]:
+            continue
+        if isinstance(value, bool):
+            found.append(f"--{'' if value else 'no-'}{flag}")
+        else:
+            found += [f"--{flag}", *(map(str, value) if isinstance(value, tuple) else [str(value)])]
+    return found
