@@ -5,12 +5,13 @@ No torch here, so that `imix reproduce --list` is quick.
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from imix.settings import SURROUNDINGS, Reading, Settings
 
 HASH = 8  # characters
+USUAL, USUAL_READING = Settings(), Reading()
 
 
 class Number(NamedTuple):
@@ -34,7 +35,7 @@ class Training:
     def name(self, seed: int) -> str:
         """What its run folder is called: readable, different for any other training, the same with settings to come."""
         settings = self.settings
-        told = [_told(settings, Settings(), ("seed", *SURROUNDINGS)), _told(self.reading, Reading(), ("data_dir",))]
+        told = [_told(settings, USUAL, ("seed", *SURROUNDINGS)), _told(self.reading, USUAL_READING, ("data_dir",))]
         content = json.dumps([self.data, *told], sort_keys=True)
         mix = "" if settings.mix == "none" else f"-{settings.mix}"
         encoder = settings.encoder.replace(":", "_")
@@ -44,8 +45,8 @@ class Training:
 
 def _told(given: Any, default: Any, without: tuple[str, ...]) -> dict[str, Any]:
     """What is not as it is by default."""
-    usual = asdict(default)
-    return {name: value for name, value in asdict(given).items() if value != usual[name] and name not in without}
+    values = {each.name: getattr(given, each.name) for each in fields(given) if each.name not in without}
+    return {name: value for name, value in values.items() if value != getattr(default, name)}
 
 
 class Measurement(NamedTuple):
