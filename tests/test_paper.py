@@ -9,13 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from imix import InputError, TrainingError, encoders
+from imix import InputError, Settings, TrainingError, encoders
 from imix.cli import main
 from imix.errors import Interrupted
 from imix.evaluation import KNN, evaluate
@@ -609,15 +609,16 @@ def test_interrupted_travels_between_processes():
 
 def test_a_setting_that_comes_later_does_not_make_results_strange(monkeypatch):
     """Names of runs tell what is not as by default, so a new setting at its default changes none."""
-    import imix.paper.experiment as experiment
+
+    @dataclass(frozen=True)
+    class Later(Settings):
+        of_the_future: int = 1
 
     one = cell("table1", "CIFAR-10", "BYOL").training
-    before = one.name(0)
-    real = experiment.asdict
-    monkeypatch.setattr(experiment, "asdict", lambda given: real(given) | {"of the future": 1})
-    assert one.name(0) == before
-    monkeypatch.setattr(experiment, "asdict", lambda given: real(given) | {"of the future": id(given)})
-    assert one.name(0) != before
+    monkeypatch.setattr("imix.paper.experiment.USUAL", Later())
+    later = Later(**asdict(one.settings))
+    assert replace(one, settings=later).name(0) == one.name(0)
+    assert replace(one, settings=replace(later, of_the_future=2)).name(0) != one.name(0)
 
 
 def test_results_in_the_docs_are_of_trainings_that_there_are():
