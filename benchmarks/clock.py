@@ -16,7 +16,7 @@ from imix.data import Data
 from imix.methods import Method
 from imix.settings import Settings
 from imix.train.build import make_all
-from imix.train.step import make_objective, make_optimizer, taking_steps
+from imix.train.step import make_optimizer, make_ready, taking_steps
 
 READY = ExitStack()  # steps can be taken until the process ends
 AHEAD = 16  # calls that a GPU is given before it is waited for
@@ -126,8 +126,8 @@ def make_step(data: Data, settings: Settings) -> tuple[Callable[[], Tensor], Met
     """
     made = make_all(data, settings)
     learner = made.learner
-    objective, optimizer = make_objective(made), make_optimizer(learner, settings, made.device)
-    step = READY.enter_context(taking_steps(objective, optimizer, made))
+    views, optimizer = make_ready(made), make_optimizer(learner, settings, made.device)
+    step = READY.enter_context(taking_steps(views, learner, optimizer, made))
     batch, labels = next(made.source.batches([torch.arange(made.batch_size)]))
     labels = labels if learner.supervised else None
     taken = 0

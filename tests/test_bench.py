@@ -10,8 +10,8 @@ import torch
 
 import imix
 from imix import Settings
-from imix.throughput import InPlace, Throughput
-from imix.train.step import Objective
+from imix.throughput import Throughput
+from imix.train.step import Step
 
 QUICK = {"duration": 0.05, "progress": False}
 
@@ -37,21 +37,19 @@ def test_own_encoder_and_augmentation_are_measured_and_nothing_else_changes():
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_bare_step_sees_the_same_views_and_the_whole_one_makes_them_anew():
-    made = []
+def test_bare_step_sees_the_same_views_and_the_others_make_them_anew(monkeypatch):
+    made, taken = [], []
+    take = Step._take
+    monkeypatch.setattr(Step, "_take", lambda step, *given: taken.append(step) or take(step, *given))
 
     def augment(x):
         made.append(len(x))
         return x
 
-    learner = imix.NPair(imix.encoders.build("small", (4,)))
-    objective = Objective(learner, augment, None)
-    bare = InPlace(objective, torch.randn(8, 4))
-    assert made == [8, 8]
-    assert torch.isfinite(bare(torch.randn(8, 4), None))
-    assert made == [8, 8]
-    objective(torch.randn(8, 4), None)
-    assert made == [8, 8, 8, 8]
+    imix.bench(torch.randn(8, 4), Settings(batch_size=8), augment=augment, **QUICK)
+    bare = [step for step in taken if step is taken[0]]
+    assert set(made) == {8}
+    assert len(made) == 2 * (1 + len(taken) - len(bare))
 
 
 def test_it_is_told_as_a_table():

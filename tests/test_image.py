@@ -30,7 +30,6 @@ from imix.data import load
 from imix.data.cifar import CLASSES
 from imix.data.standardise import Standardise
 from imix.train.build import make_augment
-from imix.train.step import Objective
 
 N = 24
 SHAPES = [(32, 32), (40, 48), (17, 9)]
@@ -310,10 +309,9 @@ def test_every_method_trains_on_augmented_images_and_resumes(tmp_path):
 
 def test_views_are_made_in_full_precision_under_autocast():
     seen = []
-    learner = imix.NPair(imix.encoders.build("small", (3, 8, 8)))
-    objective = Objective(learner, lambda x: seen.append(torch.ones(2, 2) @ torch.ones(2, 2)) or x, None)
-    with torch.autocast("cpu", torch.bfloat16):
-        objective(torch.rand(4, 3, 8, 8), None)
+    settings = Settings(epochs=1, batch_size=4, precision="bf16", device="cpu")
+    views = {"augment": lambda x: seen.append(torch.ones(2, 2) @ torch.ones(2, 2)) or x}
+    imix.pretrain(torch.rand(4, 3, 8, 8), settings, **views, progress=False)
     assert {product.dtype for product in seen} == {torch.float32}
 
 

@@ -28,7 +28,7 @@ from imix.data import load, sounds
 from imix.data.mel import Clip, LogMel
 from imix.data.sounds import decode, find_sounds
 from imix.train import checkpoint
-from imix.train.build import make_views
+from imix.train.build import make_view
 from spoken import spoken_folder
 
 speech_commands = sys.modules["imix.data.speech_commands"]  # imix.data has a function of that name
@@ -912,7 +912,7 @@ def test_masking_and_resampling_of_sounds_is_done_or_refused_but_not_forgotten(w
     for settings in (Settings(augment=augment), Settings(augment=augment, **steps)):
         torch.manual_seed(0)
         try:
-            views.append(make_views(settings, data, LogMel(data.clip))(waves.clone()))
+            views.append(make_view(settings, data, LogMel(data.clip))(waves.clone()))
         except InputError:
             return
     assert not torch.equal(*views)

@@ -28,7 +28,7 @@ from imix.train.build import global_batch_size, make_method, make_mix
 from imix.train.log import Log
 from imix.train.randomness import BEFORE_TRAINING, epoch_order, seed_all
 from imix.train.schedule import learning_rate
-from imix.train.step import Objective, RecordedStep, make_optimizer
+from imix.train.step import RecordedStep, Views, make_optimizer
 from imix.train.watch import EVERY, PATIENCE, Watch
 
 SMALL = Settings(epochs=3, batch_size=16, encoder="mlp:16-16", device="cpu", checkpoint_minutes=0, queue=40)
@@ -431,17 +431,38 @@ def test_bf16_trains_to_finite_weights(table):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_whole_step_compiles_into_one_graph_with_the_same_loss(table, method):
+def test_views_and_loss_compile_into_one_graph_each_with_the_same_loss(table, method):
     torch.compiler.reset()  # sizes that were seen before would count as changing
     settings = replace(SMALL, method=method)
     learner = make_method(settings, imix.encoders.build("mlp:16-16", (6,)), make_mix(settings), width=4, classes=3)
-    objective = Objective(learner, Masking(0.2), imix.InputMix(2))
-    compiled = torch.compile(objective, backend="eager", fullgraph=True)
+    views = Views(Masking(0.2), learner.views, imix.InputMix(2), at_once=True)
+    labels = table[1:] if learner.supervised else ()
     losses = []
-    for step in (objective, compiled):
+    for compiled in (lambda part: part, functools.partial(torch.compile, backend="eager", fullgraph=True)):
         torch.manual_seed(1)
-        losses.append(step(*table))
+        losses.append(compiled(learner)(*compiled(views)(table[0]), *labels))
     assert torch.equal(*losses)
+
+
+@pytest.mark.parametrize("input_mix", [None, imix.InputMix(2)])
+def test_views_made_at_once_are_those_of_each_sample_drawn_apart(input_mix):
+    batch = {"row": torch.ones(500, 3), "series": torch.ones(500, 2, 4)}
+    found = Views(Masking(0.5), 2, input_mix, at_once=True)(batch)
+    assert [{name: field.shape for name, field in view.items()} for view in found] == [
+        {name: field.shape for name, field in batch.items()}
+    ] * 2
+    assert not torch.equal(found[0]["row"], found[1]["row"])
+    for view in found:
+        assert abs(float(view["series"].mean()) - 0.5) < 0.05
+
+
+def test_an_augmentation_of_ones_own_sees_the_batch_once_for_each_view():
+    seen = []
+    found = Views(lambda x: seen.append(len(x)) or x + len(seen))(torch.zeros(5, 2))
+    assert seen == [5, 5]
+    assert [float(view.mean()) for view in found] == [1.0, 2.0]
+    with pytest.raises(InputError, match="made 4 of 5"):
+        Views(lambda x: x[:4])(torch.zeros(5, 2))
 
 
 @pytest.mark.parametrize("method", ["moco", "supnpair"])

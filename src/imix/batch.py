@@ -71,3 +71,8 @@ def laid_out(x: Tensor) -> Tensor:
 def concatenate(batches: Sequence[Batch]) -> Batch:
     """Batches one after the other, as one batch."""
     return map_fields(lambda *parts: torch.cat(parts), *batches)
+
+
+def split(batch: Batch, n: int) -> list[Batch]:
+    """A batch as batches of n samples each, one after the other."""
+    return [map_fields(lambda x, at=at: x[at : at + n], batch) for at in range(0, size(batch), n)]

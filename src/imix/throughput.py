@@ -22,7 +22,7 @@ from imix.settings import Reading, Settings
 from imix.train.build import Made, MakeMethod, make_all
 from imix.train.device import compiles, uses_bf16
 from imix.train.randomness import epoch_order, own_randomness
-from imix.train.step import BEFORE_RECORDING, Objective, Step, make_objective, make_optimizer, taking_steps
+from imix.train.step import BEFORE_RECORDING, Step, make_optimizer, make_ready, taking_steps
 
 LR = 1e-3
 FEWEST = 3  # steps that are measured
@@ -85,41 +85,32 @@ def bench(
     loaded = _pictures() if data is None else load(data, reading, labels=labels)
     made = make_all(loaded, settings, encoder, augment, method, mix)
     device = made.device
-    objective = make_objective(made)
+    views = make_ready(made)
     optimizer = make_optimizer(made.learner, settings, device)
     first = next(_samples(made))
     with own_randomness(device):
-        in_place = InPlace(objective, first[0])
+        in_place = views(first[0])
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     if progress:
         print("measuring ...", file=sys.stderr, flush=True)
-    with taking_steps(in_place, optimizer, made) as bare_step, taking_steps(objective, optimizer, made) as step:
+    with (
+        taking_steps(lambda batch: in_place, made.learner, optimizer, made) as bare_step,
+        taking_steps(views, made.learner, optimizer, made) as step,
+    ):
         ways = (bare_step, itertools.repeat(first)), (step, itertools.repeat(first)), (step, _samples(made))
         bare, with_views, whole = _steps_per_second(ways, device, duration)
-    views = made.learner.views * made.batch_size
+    views_per_step = made.learner.views * made.batch_size
     return Throughput(
         _described(loaded.name, made),
-        bare * views,
-        with_views * views,
-        whole * views,
-        views,
+        bare * views_per_step,
+        with_views * views_per_step,
+        whole * views_per_step,
+        views_per_step,
         made.steps,
         settings.epochs,
         torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
     )
-
-
-class InPlace(Objective):
-    """An objective with views that stay where they are."""
-
-    def __init__(self, objective: Objective, batch: Batch) -> None:
-        super().__init__(objective.learner, objective.augment, objective.input_mix)
-        self.made = objective.views(batch)
-
-    def views(self, batch: Batch) -> list[Batch]:
-        """The same ones, whatever the batch."""
-        return self.made
 
 
 def _samples(made: Made) -> Iterator[Samples]:

@@ -41,7 +41,7 @@ class Made:
     whole: nn.Sequential  # the encoder with what makes its input
     source: Source
     learner: Method
-    views: Augment
+    view: Augment  # from a batch to a view of it
     recorded: bool  # whether steps can be; see `RecordedStep`
     batch_size: int  # of all ranks together
     own: dict[str, str]  # names of what is one's own: method, mix, augment
@@ -97,7 +97,7 @@ def make_all(
         seed_all(settings.seed, BEFORE_TRAINING)
         whole = assemble(architecture, encoder)
         source = _standardised(data, whole, device, images)
-        views = make_views(settings, data, whole[0], augment)
+        view = make_view(settings, data, whole[0], augment)
         seeing = whole[-1]
         if isinstance(whole[0], LogMel) and settings.mix_waveforms:  # it begins with what makes pictures of them
             seeing = nn.Sequential(whole[0][1], seeing)
@@ -109,14 +109,14 @@ def make_all(
             learner = method(seeing, mix, width=width)
         if not isinstance(learner, Method):
             raise InputError(f"method must make an imix.methods.Method of an encoder; it made {learner!r}")
-        plain = make_views(settings, data, whole[0], no_augment)
+        plain = make_view(settings, data, whole[0], no_augment)
     _try_mixing(learner, plain, source, device)
     if learner.supervised and (source.labels is None or int(source.labels.min()) < 0):
         without = len(source) if source.labels is None else int((source.labels < 0).sum())
         raise InputError(f"method {own.get('method', settings.method)!r} needs labels, and {without} rows have none")
     recorded = records(settings, device, ours=encoder is None and not own)
     batch_size = global_batch_size(settings, len(source))
-    return Made(settings, device, architecture, whole, source, learner, views, recorded, batch_size, own)
+    return Made(settings, device, architecture, whole, source, learner, view, recorded, batch_size, own)
 
 
 def _name(part: Any) -> str:
@@ -147,7 +147,7 @@ def make_mix(settings: Settings) -> MixOperator | None:
     return operators[settings.mix](settings.alpha, settings.per_sample, settings.fold)
 
 
-def make_views(settings: Settings, data: Data, front: nn.Module, given: Augment | None = None) -> Augment:
+def make_view(settings: Settings, data: Data, front: nn.Module, given: Augment | None = None) -> Augment:
     """From a batch to a view of it, as the method sees it: by the augmentation that is given, or else the settings'.
 
     Sounds become mel pictures by the way, or spectra where waveforms are mixed; images are standardised after, rows

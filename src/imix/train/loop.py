@@ -25,7 +25,7 @@ from imix.train.health import health
 from imix.train.log import Log
 from imix.train.randomness import epoch_order
 from imix.train.schedule import learning_rate, warmup_epochs
-from imix.train.step import make_objective, make_optimizer, taking_steps
+from imix.train.step import make_optimizer, make_ready, taking_steps
 from imix.train.stopping import stopping
 from imix.train.watch import Watch, advice
 
@@ -50,7 +50,7 @@ def train(
     settings, device, learner, source = made.settings, made.device, made.learner, made.source
     batch_size, steps = made.batch_size, made.steps
 
-    objective: nn.Module = make_objective(made)
+    views = make_ready(made)
     if world > 1 and settings.sync_bn:
         distributed.SyncBatchNorm.convert(learner)
     epoch, step, losses = 0, 0, list[Tensor]()
@@ -64,10 +64,11 @@ def train(
         raise InputError(f"the checkpoint is of another encoder: {reason}") from error
     if not (0 <= epoch <= settings.epochs and 0 <= step < steps):
         raise InputError(f"the checkpoint is of another run: it was made in epoch {epoch}, before step {step}")
+    network: nn.Module = learner
     if world > 1:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # its new name is not known to older torch
-            objective = DistributedDataParallel(objective, broadcast_buffers=False)
+            network = DistributedDataParallel(learner, broadcast_buffers=False)
     peak = learning_rate(settings, batch_size, warmup_epochs(settings), 0, steps)
     total = settings.epochs * steps
     warm = warmup_epochs(settings) * steps
@@ -95,7 +96,7 @@ def train(
     rounds = Rounds()
     stop_asked: Callable[[], bool] | None = None
     with (
-        taking_steps(objective, optimizer, made) as take_step,
+        taking_steps(views, network, optimizer, made) as take_step,
         ExitStack() as listening,
     ):
         while epoch < settings.epochs:
@@ -131,7 +132,7 @@ def train(
                     if watch.due(
                         done, before=max((done - 1) // RECORD_EVERY * RECORD_EVERY, (done - 1) // steps * steps)
                     ):
-                        first, second = (learner.encode(made.views(as_floats(batch))) for _ in range(2))
+                        first, second = (learner.encode(made.view(as_floats(batch))) for _ in range(2))
                         watch.features(first, done)
                         record |= health(first, second, known)
                         watch.alive(done, record["loss"], first)

@@ -203,7 +203,7 @@ def _open_log(
 def _headline(data: Data, made: Made) -> str:
     """What is about to run, the effective batch included."""
     batch_size, steps, world = made.batch_size, made.steps, distributed.world_size()
-    parts = made.views.modules() if isinstance(made.views, nn.Module) else []
+    parts = made.view.modules() if isinstance(made.view, nn.Module) else []
     steps_of_views = ", ".join(
         str(part) for part in parts if type(part).__module__.startswith("imix.augment") and not isinstance(part, Cells)
     )

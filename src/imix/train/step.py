@@ -1,7 +1,7 @@
 """One step of training, from a batch to moved weights; on a GPU recorded once and replayed."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from imix.augment import Augment
-from imix.batch import Batch, as_floats, concatenate, fields, laid_out, map_fields, same_size, size
+from imix.batch import Batch, as_floats, concatenate, laid_out, map_fields, same_size, size, split
 from imix.errors import InputError
 from imix.methods import Method
 from imix.mix import InputMix
@@ -21,54 +21,53 @@ from imix.train.randomness import own_randomness, seed_all
 BEFORE_RECORDING = 3  # steps taken as they are, in which memory, algorithms and the optimiser's state are settled
 
 
-class Objective(nn.Module):
-    """Views of a batch, mixed inputs where asked, and the method's loss: what is compiled as one step.
+class Views(nn.Module):
+    """As many views of a batch as a method takes, their inputs mixed where asked.
 
-    Labels go to a supervised method and to no other.
+    imix's own augmentations draw for each sample alone, so one call makes all views `at_once`: half the kernels to
+    launch, or to compile. One's own is called for each view.
     """
 
-    def __init__(self, learner: Method, augment: Augment, input_mix: InputMix | None) -> None:
+    def __init__(
+        self, view: Augment, count: int = 2, input_mix: InputMix | None = None, *, at_once: bool = False
+    ) -> None:
         super().__init__()
-        self.learner, self.augment, self.input_mix = learner, augment, input_mix
+        self.view, self.count, self.input_mix, self.at_once = view, count, input_mix, at_once
 
-    def forward(self, batch: Batch, labels: Tensor | None) -> Tensor:
-        """The loss of a batch."""
-        views = self.views(batch)
-        return self.learner(*views, labels) if self.learner.supervised else self.learner(*views)
-
-    def views(self, batch: Batch) -> list[Batch]:
-        """As many views of a batch as the method takes."""
-        # Pixels do not fit into eight bits of mantissa.
-        with torch.autocast(fields(batch)[0].device.type, enabled=False):
-            batch, n = as_floats(batch), size(batch)
-            views = [self.augment(batch) for _ in range(self.learner.views)]
-            if (found := same_size(*views)) != n:
-                raise InputError(f"a view must have the samples of its batch; the augmentation made {found} of {n}")
-            if self.input_mix is not None:
-                mixed = self.input_mix(concatenate(views))
-                views = [map_fields(lambda x, at=at: x[at : at + n], mixed) for at in range(0, n * len(views), n)]
-            return [map_fields(laid_out, view) for view in views]
+    @torch.no_grad()
+    def forward(self, batch: Batch) -> list[Batch]:
+        """The views of a batch."""
+        batch, n = as_floats(batch), size(batch)
+        batches = [batch] * self.count
+        seen = [concatenate(batches)] if self.at_once else batches
+        views = [self.view(one) for one in seen]
+        if (found := same_size(*views)) != (given := size(seen[0])):
+            raise InputError(f"a view must have the samples of its batch; the augmentation made {found} of {given}")
+        if self.input_mix is not None:
+            views = [self.input_mix(concatenate(views))]
+        return [one for view in views for one in split(map_fields(laid_out, view), n)]
 
 
-def make_objective(made: Made) -> Objective:
-    """The learner on its device, ready to be trained, in its objective."""
+def make_ready(made: Made) -> Views:
+    """The learner on its device, ready to be trained, and the views that it is to see."""
     channels_last(made.learner.to(made.device)).train()
     input_mix = InputMix(made.settings.input_mix) if made.settings.input_mix else None
-    return Objective(made.learner, made.views, input_mix).to(made.device)
+    return Views(made.view, made.learner.views, input_mix, at_once="augment" not in made.own).to(made.device)
 
 
 class Step:
-    """Loss, gradient, optimiser, moving averages."""
+    """Views, loss, gradient, optimiser, moving averages; `network` is the learner, or what joins it over ranks."""
 
     def __init__(
         self,
-        objective: nn.Module,
+        views: Callable[[Batch], list[Batch]],
+        network: Callable[..., Tensor],
         learner: Method,
         optimizer: torch.optim.Optimizer,
         device: torch.device,
         bf16: bool,
     ) -> None:
-        self.objective, self.learner, self.optimizer = objective, learner, optimizer
+        self.views, self.network, self.learner, self.optimizer = views, network, learner, optimizer
         self.device, self.bf16 = device, bf16
 
     def __call__(self, batch: Batch, labels: Tensor | None, lr: float, seeds: tuple[int, ...]) -> Tensor:
@@ -82,8 +81,9 @@ class Step:
             group["lr"] = lr
 
     def _take(self, batch: Batch, labels: Tensor | None) -> Tensor:
+        views = self.views(batch)  # in full precision: pixels do not fit into eight bits of mantissa
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            loss: Tensor = self.objective(batch, labels)
+            loss = self.network(*views, labels) if self.learner.supervised else self.network(*views)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -136,20 +136,26 @@ class RecordedStep(Step):
 
 
 @contextmanager
-def taking_steps(objective: nn.Module, optimizer: torch.optim.Optimizer, made: Made) -> Iterator[Step]:
+def taking_steps(
+    views: Callable[[Batch], list[Batch]],
+    network: Callable[..., Tensor],
+    optimizer: torch.optim.Optimizer,
+    made: Made,
+) -> Iterator[Step]:
     """What takes a step, compiled and recorded as the settings say.
 
-    The caller's random numbers are left as they were.
+    Views and network are compiled each by itself: a graph without gradient, and one with. The caller's random numbers
+    are left as they were.
     """
     settings, device = made.settings, made.device
     kind = RecordedStep if made.recorded else Step
     with own_randomness(device), fastest_algorithms(), ExitStack() as compiling:
         if compiles(settings, device, made.steps):
-            objective.compile()
+            views, network = torch.compile(views), torch.compile(network)
             warnings.filterwarnings("ignore", "Torchinductor does not support code generation for complex")
             # Unasked it may only ever help: where it fails, the step runs as it is.
             compiling.enter_context(torch._dynamo.config.patch(suppress_errors=settings.compile is None))
-        yield kind(objective, made.learner, optimizer, device, uses_bf16(settings, device))
+        yield kind(views, network, made.learner, optimizer, device, uses_bf16(settings, device))
 
 
 def make_optimizer(
