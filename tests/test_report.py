@@ -265,6 +265,18 @@ def found(
     return Result(protocol, data, value, constants, details)
 
 
+def test_results_on_different_test_files_have_columns_of_their_own(table, tmp_path):
+    reading = imix.Reading(label="breed", test=str(table))
+    run = imix.pretrain(table, replace(QUICK, epochs=1), reading, out=tmp_path / "run", progress=False)
+    later = tmp_path / "later.csv"
+    polars.read_csv(table).head(30).write_csv(later)
+    for test in (None, str(later)):
+        imix.evaluate(run, protocol="knn", test=test)
+    (arm,) = group([Run.load(tmp_path / "run")])
+    assert [*arm.results] == ["knn", "knn, tested on later.csv"]
+    assert [result.constants["test"] for column in arm.results.values() for result in column] == [90, 30]
+
+
 def columns_of(arms: list[Arm]) -> list[list[str]]:
     return [[*arm.results] for arm in arms]
 

@@ -671,6 +671,16 @@ def test_a_name_is_no_augmentation_and_says_where_it_belongs(table):
         imix.pretrain(table[0], SMALL, augment="cifar")
 
 
+def test_settings_that_nothing_looks_at_are_said(table, capsys):
+    imix.pretrain(table[0], replace(SMALL, method="npair", mix="none", queue=16, alpha=2.0))
+    assert "npair has no use for queue, alpha: passed over" in capsys.readouterr().err
+    settings = replace(SMALL, method="byol", encoder="mlp:8", masking=0.5, temperature=0.5, milestones=(1,))
+    imix.pretrain(table[0], settings, encoder=imix.encoders.build("mlp:16", (6,)), augment=lambda x: x)
+    assert "has no use for encoder, queue, temperature, masking, milestones: passed over" in capsys.readouterr().err
+    imix.pretrain(table[0], replace(SMALL, method="moco", queue=16, schedule="step", milestones=(1,)))
+    assert "no use" not in capsys.readouterr().err
+
+
 def test_a_queue_that_holds_the_data_many_times_is_said(table, capsys):
     imix.pretrain(table[0], replace(SMALL, method="moco", queue=140))
     assert "the queue holds 2 keys of every sample" in capsys.readouterr().err

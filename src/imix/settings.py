@@ -4,6 +4,7 @@ No torch here, so that `imix --help` is quick.
 """
 
 import functools
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from types import UnionType
@@ -20,6 +21,17 @@ METHODS = {  # and what pages call them
     "supnpair": "supervised N-pair",
     "supervised": "classifier",
 }
+OF_METHODS = {  # settings that not every method has a use for
+    "queue": ("moco",),
+    "momentum": ("moco", "byol"),
+    "symmetric": ("moco", "byol"),
+    "predictor": ("byol",),
+    "temperature": ("npair", "simclr", "moco", "supclr", "supnpair"),
+    "head": ("npair", "simclr", "moco", "byol", "supclr", "supnpair"),
+    "dim": ("npair", "simclr", "moco", "byol", "supclr", "supnpair"),
+}
+OF_MIXING = ("alpha", "per_sample", "fold")
+OF_VIEWS = ("augment", "masking", "resampling", "augment_columns")
 KINDS = ("numeric", "boolean", "categorical", "datetime", "drop")  # of a table's columns
 # Settings that change nothing a run learns: where it runs, what it measures along the way, what it tells.
 SURROUNDINGS = ("device", "cuda_graph", "knn_every", "checkpoint_minutes", "tensorboard", "wandb")
@@ -137,6 +149,19 @@ class Settings:
     def supervised(self) -> bool:
         """Whether the method needs labels."""
         return self.method in ("supclr", "supnpair", "supervised")
+
+    def passed_over(self, own: Collection[str] = ()) -> list[str]:
+        """Settings that were made and that nothing looks at, given what is one's `own`: method, mix, augment, encoder.
+
+        >>> Settings(method="byol", queue=64, temperature=0.5).passed_over()
+        ['queue', 'temperature']
+        """
+        idle = [name for name, methods in OF_METHODS.items() if "method" in own or self.method not in methods]
+        idle += OF_MIXING if "mix" in own or self.mix == "none" else ()
+        idle += OF_VIEWS if "augment" in own else ()
+        idle += () if self.schedule == "step" else ("milestones",)
+        usual = Settings()
+        return [name for name in dict.fromkeys((*own, *idle)) if getattr(self, name) != getattr(usual, name)]
 
 
 @dataclass(frozen=True)

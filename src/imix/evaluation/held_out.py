@@ -20,7 +20,8 @@ def with_test(data: Data, seed: int, labelled: bool = True) -> tuple[Data, dict[
             raise InputError(f"all samples of {data.name} are of one class, so there is nothing to tell apart")
     sizes = {"train": len(data.train)}
     if data.test is not None:
-        return data, sizes | {"test": len(data.test)}
+        file = {"test_file": data.reading.test} if data.reading.test else {}
+        return data, sizes | {"test": len(data.test)} | file
     if len(data.train) < 5:
         raise InputError(f"{data.name} has no test samples, and {len(data.train)} are too few to hold some out")
     order = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))

@@ -121,12 +121,16 @@ def differences(told: Sequence[dict[str, Any]]) -> list[str]:
 def _results(runs: Sequence[Run]) -> list[dict[str, Result]]:
     """What was last found of each run, by column: a protocol, and all that it takes for numbers to be compared.
 
-    A column says its data or its label if that is not the run's own, and all do where runs do not share it.
+    A column says its data, its label or its test file if that is not the run's own, and all do where runs do not share
+    it.
     """
     found = [_read_results(run) for run in runs]
     own = [run.config["data"]["name"] for run in runs]
-    called = _file_names([*own, *(result.data for results in found for result in results)])
+    every = [result for results in found for result in results]
+    tests = [test for result in every if (test := result.constants.get("test_file"))]
+    called = _file_names([*own, *(result.data for result in every), *tests])
     one_data, one_label = len(set(own)) == 1, len({run.reading.label for run in runs}) == 1
+    one_test = len({run.reading.test for run in runs}) == 1
 
     def column(result: Result, run: Run) -> str:
         views = ", with views" if "views" in result.constants else ""
@@ -135,8 +139,10 @@ def _results(runs: Sequence[Run]) -> list[dict[str, Result]]:
         anew = ", standardised anew" if "standardised" in result.constants else ""
         by = None if result.is_distance else result.constants.get("label", run.reading.label)
         label = "" if by is None or (one_label and by == run.reading.label) else f", label {by}"
+        file = result.constants.get("test_file")
+        tested = "" if file is None or (one_test and file == run.reading.test) else f", tested on {called[file]}"
         inputs = OF_INPUTS if result.constants.get("of") == "inputs" else ""
-        return f"{result.protocol}{views}{place}{anew}{label}{inputs}"
+        return f"{result.protocol}{views}{place}{anew}{label}{tested}{inputs}"
 
     return [{column(result, run): result for result in results} for run, results in zip(runs, found, strict=True)]
 

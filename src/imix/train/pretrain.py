@@ -109,6 +109,9 @@ def _pretrain(data: Data, made: Made, folder: Path | None, overwrite: bool, prog
         if data.table is not None:
             print(f"{data.name}: {data.table}", file=sys.stderr)
         print(_headline(data, made), file=sys.stderr)
+        own = [*made.own, *(["encoder"] if made.architecture["encoder"] == "custom" else [])]
+        if idle := settings.passed_over(own):
+            print(f"{made.title} has no use for {', '.join(idle)}: passed over", file=sys.stderr)
         if settings.method == "moco" and settings.queue > len(data.train):
             times = f"{settings.queue / len(data.train):.3g}"
             print(f"the queue holds {times} keys of every sample; a smaller --queue may do better", file=sys.stderr)
