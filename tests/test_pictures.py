@@ -225,10 +225,12 @@ def test_a_file_name_that_is_no_text_is_written_as_far_as_it_goes(animals, tmp_p
 
 
 def test_decoding_can_be_left_at_any_time(animals):
+    before = threading.enumerate()
     images = decoded(find_pictures(animals) * 50, lambda path: decode(path, 16))
     next(images)
+    assert set(threading.enumerate()) - set(before)
     images.close()
-    assert not [thread for thread in threading.enumerate() if "ThreadPool" in thread.name and thread.is_alive()]
+    assert not set(threading.enumerate()) - set(before)
 
 
 def test_large_images_get_the_views_of_large_images(tmp_path):
