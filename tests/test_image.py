@@ -310,9 +310,14 @@ def test_every_method_trains_on_augmented_images_and_resumes(tmp_path):
 def test_views_are_made_in_full_precision_under_autocast():
     seen = []
     settings = Settings(epochs=1, batch_size=4, precision="bf16", device="cpu")
-    views = {"augment": lambda x: seen.append(torch.ones(2, 2) @ torch.ones(2, 2)) or x}
-    imix.pretrain(torch.rand(4, 3, 8, 8), settings, **views, progress=False)
-    assert {product.dtype for product in seen} == {torch.float32}
+
+    def augment(x):
+        seen.append((torch.ones(2, 2) @ torch.ones(2, 2)).dtype)
+        return x
+
+    with torch.autocast("cpu", torch.bfloat16):  # of a caller's own
+        imix.pretrain(torch.rand(4, 3, 8, 8), settings, augment=augment, progress=False)
+    assert seen == [torch.float32] * 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

@@ -12,11 +12,11 @@ __all__ = ["Augment", "Masking", "Resampling", "followed_by", "no_augment"]
 Augment = Callable[[Batch], Batch]
 
 
-def followed_by(augment: Augment, module: nn.Module) -> Augment:
-    """Views, and then a module on them."""
-    if isinstance(augment, nn.Module):
-        return nn.Sequential(augment, module)
-    return lambda batch: module(augment(batch))
+def followed_by(first: Augment, then: Augment) -> Augment:
+    """One after the other, as a module where both are."""
+    if isinstance(first, nn.Module) and isinstance(then, nn.Module):
+        return nn.Sequential(first, then)
+    return lambda batch: then(first(batch))
 
 
 def no_augment(batch: Batch) -> Batch:

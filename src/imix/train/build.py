@@ -160,7 +160,7 @@ def make_view(settings: Settings, data: Data, front: nn.Module, given: Augment |
         augment = make_augment(settings, data) if given is None else given
         if len(data.train.shape or ()) == 3:
             return followed_by(augment, front)
-        return augment if isinstance(data.train, Tensors) else _after(front, augment)
+        return augment if isinstance(data.train, Tensors) else followed_by(front, augment)
     if settings.masking or settings.resampling or settings.augment_columns:
         raise InputError(f"masking, resampling and augment_columns are for rows; {data.name} has sounds")
     if settings.mix_waveforms and settings.mix == "cutmix":
@@ -261,11 +261,6 @@ def _standardised(data: Data, whole: nn.Sequential, device: torch.device, images
         return source.to(device)
     fits = device.type != "cuda" or source.nbytes() < torch.cuda.mem_get_info(device)[0] // 2
     return source.to(device) if fits else source
-
-
-def _after(front: nn.Module, augment: Augment) -> Augment:
-    """Views of a batch that `front` has seen."""
-    return nn.Sequential(front, augment) if isinstance(augment, nn.Module) else lambda batch: augment(front(batch))
 
 
 def _held(source: Source) -> Batch:

@@ -81,7 +81,8 @@ class Step:
             group["lr"] = lr
 
     def _take(self, batch: Batch, labels: Tensor | None) -> Tensor:
-        views = self.views(batch)  # in full precision: pixels do not fit into eight bits of mantissa
+        with torch.autocast(self.device.type, enabled=False):  # pixels do not fit into eight bits of mantissa
+            views = self.views(batch)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             loss = self.network(*views, labels) if self.learner.supervised else self.network(*views)
         loss.backward()
