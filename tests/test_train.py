@@ -9,9 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,7 +26,7 @@ from imix.train.build import global_batch_size, make_method, make_mix
 from imix.train.log import Log
 from imix.train.randomness import BEFORE_TRAINING, epoch_order, seed_all
 from imix.train.schedule import learning_rate
-from imix.train.step import RecordedStep, Views, make_optimizer
+from imix.train.step import Views, make_optimizer
 from imix.train.watch import EVERY, PATIENCE, Watch
 
 SMALL = Settings(epochs=3, batch_size=16, encoder="mlp:16-16", device="cpu", checkpoint_minutes=0, queue=40)
@@ -463,46 +461,6 @@ def test_an_augmentation_of_ones_own_sees_the_batch_once_for_each_view():
     assert [float(view.mean()) for view in found] == [1.0, 2.0]
     with pytest.raises(InputError, match="made 4 of 5"):
         Views(lambda x: x[:4])(torch.zeros(5, 2))
-
-
-@pytest.mark.parametrize("method", ["moco", "supnpair"])
-def test_a_recorded_step_replays_with_its_own_batch_rate_and_random_numbers(table, method, monkeypatch):
-    """A CUDA graph stands in here for what it does: run the kernels of the recorded step again, on the memory held."""
-
-    class Graph:
-        def __init__(self, step):
-            self.step = step
-
-        def replay(self):
-            held = self.step.held
-            self.step.loss = self.step._take(held[0], held[1] if len(held) > 1 else None)
-
-    def record(step, given):
-        step.held, step.graph = tuple(part.clone() for part in given), Graph(step)
-
-    nothing = SimpleNamespace(wait_stream=lambda other: None)
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: nothing)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: nothing)
-    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
-    monkeypatch.setattr(RecordedStep, "_record", record)
-    monkeypatch.setattr(torch.optim.SGD, "step", _step_with_rate_in_memory(torch.optim.SGD.step))
-    settings = replace(SMALL, method=method)
-    plain = imix.pretrain(table[0], settings, labels=table[1], progress=False)
-    monkeypatch.setattr(imix.train.step, "Step", RecordedStep)
-    recorded = imix.pretrain(table[0], settings, labels=table[1], progress=False)
-    assert_same_weights(weights(plain), weights(recorded))
-    assert [record["loss"] for record in plain.metrics] == [record["loss"] for record in recorded.metrics]
-
-
-def _step_with_rate_in_memory(step):
-    """On a GPU the fused optimiser reads the rate as a tensor; on a CPU it must be a number."""
-
-    def taken(optimizer):
-        for group in optimizer.param_groups:
-            group["lr"] = float(np.float32(group["lr"]))
-        return step(optimizer)
-
-    return taken
 
 
 @pytest.mark.slow

@@ -22,7 +22,8 @@ from imix.settings import Reading, Settings
 from imix.train.build import Made, MakeMethod, make_all
 from imix.train.device import compiles, uses_bf16
 from imix.train.randomness import epoch_order, own_randomness
-from imix.train.step import BEFORE_RECORDING, Step, make_optimizer, make_ready, taking_steps
+from imix.train.record import BEFORE_RECORDING
+from imix.train.step import Step, make_optimizer, make_ready, taking_steps
 
 LR = 1e-3
 FEWEST = 3  # steps that are measured

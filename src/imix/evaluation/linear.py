@@ -1,5 +1,6 @@
 """Linear evaluation: a linear classifier on frozen features, all learning rates in one pass over them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ from imix.errors import InputError
 from imix.evaluation.features import Encoded, check_room, in_parts
 from imix.progress import Told
 from imix.train.randomness import own_randomness, seed_all
+from imix.train.record import Recorded
 
 SMALLEST = -60.0  # logarithm of a probability
 MOST_CLASSES = 100  # of which a confusion matrix is kept
@@ -104,6 +106,7 @@ class Classifiers:
         self.classes, self.protocol = classes, protocol
         self.generator = torch.Generator().manual_seed(protocol.seed)
         self.velocities: tuple[Tensor, Tensor] | None = None
+        self.whole_batch: Callable[[Tensor, Tensor, Tensor], Tensor] = self._step
 
     def learn(self, features: Tensor, labels: Tensor, epoch: int) -> None:
         """One epoch over features (n, F) and labels (n,)."""
@@ -113,25 +116,30 @@ class Classifiers:
             self.weight = weight.repeat(1, rates, 1).to(features.device)
             self.bias = torch.zeros(rates, self.classes, device=features.device)
             self.velocities = torch.zeros_like(self.weight), torch.zeros_like(self.bias)
+            if features.is_cuda:
+                self.whole_batch = Recorded(self._step, features.device)
         decayed = protocol.decay ** sum(epoch >= milestone for milestone in protocol.milestones)
         lr = decayed * torch.tensor(protocol.rates, device=features.device)[:, None]
         order = torch.randperm(len(features), generator=self.generator).to(features.device)
         for rows in order.split(protocol.batch_size):
-            x = features[rows]
-            logits = self.logits(x)
-            # Of the cross-entropy: softmax minus one-hot. What is too small to matter would be slow to compute with.
-            residual = (logits - logits.amax(2, keepdim=True)).clamp_(min=SMALLEST).softmax(2)
-            residual.scatter_add_(
-                2,
-                labels[rows, None, None].expand(-1, rates, 1),
-                residual.new_full((len(rows), rates, 1), -1.0),
-            )
-            residual /= len(rows)
-            weight_velocity, bias_velocity = self.velocities
-            weight_velocity.mul_(protocol.momentum).add_((x.T @ residual.flatten(1)).view_as(self.weight))
-            bias_velocity.mul_(protocol.momentum).add_(residual.sum(0))
-            self.weight -= lr * weight_velocity
-            self.bias -= lr * bias_velocity
+            step = self.whole_batch if len(rows) == protocol.batch_size else self._step
+            step(features[rows], labels[rows], lr)
+
+    def _step(self, x: Tensor, labels: Tensor, lr: Tensor) -> Tensor:
+        """Of SGD, on a batch; gives the logits that it was taken from."""
+        assert self.velocities is not None
+        logits = self.logits(x)
+        # Of the cross-entropy: softmax minus one-hot. What is too small to matter would be slow to compute with.
+        residual = (logits - logits.amax(2, keepdim=True)).clamp_(min=SMALLEST).softmax(2)
+        right = labels[:, None, None].expand(-1, len(lr), 1)
+        residual.scatter_add_(2, right, residual.new_full(right.shape, -1.0))
+        residual /= len(x)
+        weight_velocity, bias_velocity = self.velocities
+        weight_velocity.mul_(self.protocol.momentum).add_((x.T @ residual.flatten(1)).view_as(self.weight))
+        bias_velocity.mul_(self.protocol.momentum).add_(residual.sum(0))
+        self.weight -= lr * weight_velocity
+        self.bias -= lr * bias_velocity
+        return logits
 
     def logits(self, x: Tensor) -> Tensor:
         """(n, F) -> (n, R, C)."""

@@ -42,7 +42,7 @@ class Made:
     source: Source
     learner: Method
     view: Augment  # from a batch to a view of it
-    recorded: bool  # whether steps can be; see `RecordedStep`
+    recorded: bool  # whether steps can be; see `Recorded`
     batch_size: int  # of all ranks together
     own: dict[str, str]  # names of what is one's own: method, mix, augment
 

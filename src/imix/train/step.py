@@ -17,8 +17,7 @@ from imix.settings import Settings
 from imix.train.build import Made
 from imix.train.device import channels_last, compiles, fastest_algorithms, uses_bf16
 from imix.train.randomness import own_randomness, seed_all
-
-BEFORE_RECORDING = 3  # steps taken as they are, in which memory, algorithms and the optimiser's state are settled
+from imix.train.record import Recorded
 
 
 class Views(nn.Module):
@@ -80,7 +79,7 @@ class Step:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
 
-    def _take(self, batch: Batch, labels: Tensor | None) -> Tensor:
+    def _take(self, batch: Batch, labels: Tensor | None = None) -> Tensor:
         with torch.autocast(self.device.type, enabled=False):  # pixels do not fit into eight bits of mantissa
             views = self.views(batch)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
@@ -93,47 +92,19 @@ class Step:
 
 
 class RecordedStep(Step):
-    """The same step without its launches: a step of many small kernels takes longer to launch than to run.
-
-    The fourth step is recorded as a CUDA graph and replayed from then on, each time with its own batch, learning rate
-    and random numbers. What Python does between kernels is not repeated, so objectives that draw or decide outside
-    torch's generators must not be recorded.
-    """
+    """The same step, recorded once and replayed; see `Recorded`."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
-        self.taken = 0
-        self.stream = torch.cuda.Stream(self.device)
-        self.graph: Any = None
-        # A graph reads these from memory: numbers would be recorded with it.
-        self.lr = torch.zeros((), device=self.device)
-        self.held: Batch = None
-        self.loss = self.lr
+        self.lr = torch.zeros((), device=self.device)  # a graph reads it from memory: a number would be recorded
+        self.recorded = Recorded(self._take, self.device)
 
     def __call__(self, batch: Batch, labels: Tensor | None, lr: float, seeds: tuple[int, ...]) -> Tensor:
         """As every step."""
         self.lr.fill_(lr)
         self._set_rate(self.lr)
         given = (batch,) if labels is None else (batch, labels)
-        if self.taken == BEFORE_RECORDING:
-            self._record(given)
-        self.taken += 1
-        seed_all(*seeds)
-        if self.graph is not None:
-            map_fields(lambda held, new: held.copy_(new), self.held, given)
-            self.graph.replay()
-            return self.loss.clone()
-        self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
-            loss = self._take(batch, labels)
-        torch.cuda.current_stream().wait_stream(self.stream)
-        return loss
-
-    def _record(self, given: Batch) -> None:
-        self.held = map_fields(torch.clone, given)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, stream=self.stream):
-            self.loss = self._take(self.held[0], self.held[1] if len(self.held) > 1 else None)
+        return self.recorded(*given, before=lambda: seed_all(*seeds))
 
 
 @contextmanager
