@@ -21,7 +21,7 @@ from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, 
 from imix.mix import CutMix, MixOperator, MixUp
 from imix.run import assemble
 from imix.settings import Settings
-from imix.train.device import pick_device, records
+from imix.train.device import compiles, pick_device, records, start_compiler
 from imix.train.randomness import BEFORE_TRAINING, own_randomness, seed_all
 
 MASKING = 0.2  # of rows, unless set
@@ -77,7 +77,9 @@ def make_all(
     """Everything from data and settings, with what is one's own where it is given."""
     parts = {"method": method, "mix": mix, "augment": augment}
     own = {name: _name(part) for name, part in parts.items() if part is not None}
-    device = pick_device(settings.device)
+    device, batch_size = pick_device(settings.device), global_batch_size(settings, len(data.train))
+    if device.type == "cuda" and compiles(settings, device, len(data.train) // batch_size):
+        start_compiler()
     if encoder is not None and not isinstance(encoder, nn.Module):
         raise InputError(f"encoder must be a module, from (N, ...) to (N, F); got {encoder!r}")
     if isinstance(data.train, Pictures):
@@ -115,7 +117,6 @@ def make_all(
         without = len(source) if source.labels is None else int((source.labels < 0).sum())
         raise InputError(f"method {own.get('method', settings.method)!r} needs labels, and {without} rows have none")
     recorded = records(settings, device, ours=encoder is None and not own)
-    batch_size = global_batch_size(settings, len(source))
     return Made(settings, device, architecture, whole, source, learner, view, recorded, batch_size, own)
 
 

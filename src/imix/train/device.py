@@ -1,7 +1,7 @@
 """Where a run computes, in which precision, and what it asks of the device to be fast there."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 from torch import nn
@@ -43,6 +43,14 @@ def compiles(settings: Settings, device: torch.device, steps: int) -> bool:
         long = LONG_WITH_CONVOLUTIONS if settings.encoder.startswith(("resnet", "timm")) else LONG
         return device.type == "cuda" and steps * settings.epochs > long
     return settings.compile
+
+
+def start_compiler() -> None:
+    """Start the processes that will compile kernels, which takes seconds, while other things are made ready."""
+    with suppress(ImportError, AttributeError):  # of torch's own; without it they start with the first kernel
+        from torch._inductor.async_compile import maybe_warm_pool
+
+        maybe_warm_pool()
 
 
 def records(settings: Settings, device: torch.device, ours: bool) -> bool:
