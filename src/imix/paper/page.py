@@ -76,10 +76,10 @@ def table(
         paper, difference, gain, paper_gain = "", "", "", ""
         if cell.paper:
             paper = str(cell.paper)
-            difference = f"{b.mean - cell.paper.mean:+.1f}" if b else ""
+            difference = f"{b.mean - cell.paper.mean:+z.1f}" if b else ""
         if a and b and plain is not cell:
-            gain = f"{b.mean - a.mean:+.1f}"
-            paper_gain = f"{cell.paper.mean - plain.paper.mean:+.1f}" if cell.paper and plain.paper else ""
+            gain = f"{b.mean - a.mean:+z.1f}"
+            paper_gain = f"{cell.paper.mean - plain.paper.mean:+z.1f}" if cell.paper and plain.paper else ""
         at = columns.index(cell.column)
         rows[cell.label][at] = Shown(str(b or "not run"), paper, difference, gain, paper_gain)
     return columns, rows
