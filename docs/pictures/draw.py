@@ -1,9 +1,11 @@
 """The pictures of docs/idea.md, drawn from four digits of scikit-learn: `python docs/pictures/draw.py`.
 
 Each instance of the batch has a colour of its own, in every picture. Numbers in the pictures are computed here:
-similarities are cosines of the pixels less their mean, in the place of an encoder's features.
+similarities are cosines of the pixels less their mean, in the place of an encoder's features. The last picture is drawn
+from docs/results/byol-tenth.csv.
 """
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,7 @@ def main() -> None:
         "mixed-virtual-labels": tables("Instances and virtual labels, mixed alike", MIXED),
         "mixed-inputs": mixed_inputs(),
         "overview": overview(),
+        "by-heart": by_heart(),
     }.items():
         path = FOLDER / f"{name}.svg"
         path.write_text(drawn, encoding="utf-8")
@@ -147,6 +150,33 @@ def overview() -> str:
     parts.append(text(770, middle + 31, "cross-", 15, "middle", weight=600))
     parts.append(text(770, middle + 49, "entropy", 15, "middle", weight=600))
     return picture(352, "One step of i-Mix", parts)
+
+
+def by_heart() -> str:
+    """Loss and neighbours in the course of a training, without and with i-Mix."""
+    with open(FOLDER.parent / "results" / "byol-tenth.csv", encoding="utf-8", newline="") as file:
+        epochs, *curves = np.array(list(csv.reader(file))[1:], dtype=float).T
+    width, height, top = 340, 220, 96
+    panels = (
+        (64, "loss", curves[:2], (0, 0.2, 0.4, 0.6, 0.8), "{:.1f}"),
+        (478, "nearest neighbour of the same class", curves[2:], (0, 0.2, 0.4, 0.6, 0.8), "{:.0%}"),
+    )
+    parts = []
+    for left, name, pair, ticks, shown in panels:
+        parts.append(text(left, top - 22, name, 15, weight=600))
+        for tick in ticks:
+            y = top + height * (1 - tick / ticks[-1])
+            parts.append(f'<line x1="{left}" y1="{y:g}" x2="{left + width}" y2="{y:g}" stroke="{LINE}"/>')
+            parts.append(text(left - 8, y + 5, shown.format(tick), 13, "end", FAINT))
+        for epoch in (0, 500, 1000, 1500, 2000):
+            parts.append(text(left + width * epoch / 2000, top + height + 20, f"{epoch:,}", 13, "middle", FAINT))
+        for curve, colour, called in zip(pair, COLOURS[1::-1], ("BYOL", "BYOL + i-Mix"), strict=True):
+            xs, ys = left + width * epochs / 2000, top + height * (1 - curve / ticks[-1])
+            points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(xs, ys, strict=True))
+            parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
+            parts.append(text(left + width, ys[-12:].min() - 9, called, 14, "end", colour, weight=600))
+        parts.append(text(left + width / 2, top + height + 42, "epochs", 13, "middle", FAINT))
+    return picture(376, "5,000 images, seen 2,000 times", parts)
 
 
 def cosines(anchors: np.ndarray, keys: np.ndarray) -> np.ndarray:
