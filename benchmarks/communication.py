@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import tempfile
-import warnings
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +20,9 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 import imix
-from imix.distributed import SyncBatchNorm
+from imix.distributed import SyncBatchNorm, joined
 from imix.encoders import build
 from imix.methods import Method
 
@@ -93,10 +91,7 @@ def count(rank: int, ranks: int, encoder: str, folder: str) -> None:
         assert isinstance(learner, Method)
         bytes_of: Counter[str] = Counter()
         calls: Counter[str] = Counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            wrapped = DistributedDataParallel(learner, broadcast_buffers=False)
-
+        wrapped = joined(learner)
         wrapped.register_comm_hook(bytes_of, _reduced)
         kept = dist.all_reduce, dist.all_gather
 

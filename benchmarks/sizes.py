@@ -21,7 +21,6 @@ import resource
 import statistics
 import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -31,11 +30,10 @@ from clock import make_step, table
 from communication import SHAPE, expected, make
 from made_up import rows
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 import imix
 from imix.data import Tensors
-from imix.distributed import SyncBatchNorm
+from imix.distributed import SyncBatchNorm, joined
 from imix.evaluation.features import Encoded
 from imix.evaluation.linear import Linear, linear
 from imix.settings import Settings
@@ -124,9 +122,7 @@ def _rank(pipe: Any, rank: int, ranks: int, folder: str, steps: int) -> None:
     learner = make("npair", "small").train()
     SyncBatchNorm.convert(learner)
     optimizer = make_optimizer(learner, Settings(), torch.device("cpu"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        wrapped = DistributedDataParallel(learner, broadcast_buffers=False)
+    wrapped = joined(learner)
     views = [torch.randn(SAMPLES_OF_A_RANK, *SHAPE) for _ in range(2)]
 
     def step() -> None:
@@ -170,7 +166,7 @@ def main() -> None:
     """One line of JSON for each size, and a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--what", nargs="+", help="the beginning of names in the table; by default all")
+    parser.add_argument("--what", nargs="+", help="parts of names in the table; by default all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.3, help="of a measurement, at least")
     given = parser.parse_args()

@@ -67,7 +67,7 @@ def test_switches_need_no_value(run_cli, monkeypatch, given, expected):
         seen.append(settings.compile)
         raise imix.InputError("seen")
 
-    monkeypatch.setattr("imix.train.pretrain.pretrain", start)
+    monkeypatch.setattr("imix.pretraining.pretrain", start)
     for words in (["digits", *given, "--out", "x"], ["--out", "x", *given, "digits"]):
         code, _, _ = run_cli("pretrain", *words)
         assert (code, seen.pop()) == (2, expected)

@@ -146,7 +146,7 @@ def collectives(rank: int) -> dict:
     result["mean"] = distributed.mean_over_ranks(noise(4, 3, seed=80 + rank).requires_grad_())
     result["transposed"] = distributed.all_ranks(noise(3, N, seed=60).T[own(rank)])
     result["integers"] = distributed.all_ranks(LABELS[own(rank)])
-    result["any"] = [distributed.any_rank(flag) for flag in (rank == 0, rank == 1, False, True)]
+    result["any"] = list(distributed.Rounds().ask(1, rank == 0, rank == 1, False, True))
     torch.manual_seed(rank)
     result["order"], result["back"] = distributed.shuffled(SHARE, torch.device("cpu"))
     result["shuffled rows"] = distributed.rows_of_this_rank(torch.arange(N), result["order"])
@@ -388,7 +388,7 @@ def test_mean_over_ranks_carries_no_gradient(ranks):
         assert not each["collectives"]["mean"].requires_grad
 
 
-def test_any_rank_hears_every_rank(ranks):
+def test_every_rank_is_heard(ranks):
     for each in ranks:
         assert each["collectives"]["any"] == [True, True, False, True]
 
@@ -421,8 +421,9 @@ def test_one_process_needs_no_collectives(monkeypatch):
     assert (distributed.world_size(), distributed.rank(), distributed.own_offset(7)) == (1, 0, 0)
     assert distributed.all_ranks(x) is x
     assert_close(distributed.mean_over_ranks(x), x.detach(), rtol=0, atol=0)
-    assert distributed.any_rank(True)
-    assert not distributed.any_rank(False)
+    assert distributed.Rounds().ask(1, True, False) == (True, False)
+    module = nn.Linear(2, 2)
+    assert distributed.joined(module) is module
 
 
 # Batch normalisation over ranks.

@@ -11,7 +11,10 @@ from torch import nn
 from torch.testing import assert_close
 
 import imix
-from imix.encoders import HEADS, MLP, ColumnEmbedding, Convolutions, Maxout, build, head, resnet, small_mlp, width_of
+from imix.encoders import MLP, build, head, resnet, width_of
+from imix.encoders.heads import HEADS
+from imix.encoders.mlp import ColumnEmbedding, Maxout
+from imix.encoders.small import Convolutions, small_mlp
 
 DEPTHS = (18, 34, 50, 101, 152)
 

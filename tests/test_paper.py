@@ -635,7 +635,7 @@ def test_every_training_can_be_spelled_out_as_commands(monkeypatch, capsys):
         seen.append((data, settings, reading))
         raise InputError("seen")
 
-    monkeypatch.setattr("imix.train.pretrain.pretrain", start)
+    monkeypatch.setattr("imix.pretraining.pretrain", start)
     jobs = all_jobs(wanted(["all"], "paper"))
     for job in jobs[::29]:
         pretrain, *measures = commands_of(job)

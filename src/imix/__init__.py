@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from imix.methods import BYOL, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
     from imix.mix import CutMix, InputMix, Mix, MixUp
     from imix.paper.reproduce import reproduce
+    from imix.pretraining import pretrain
     from imix.reports import draw_map, report, transfer
     from imix.run import Run, load_encoder
     from imix.throughput import bench
-    from imix.train.pretrain import pretrain
 
 __version__ = "0.1.0"
 
@@ -28,7 +28,7 @@ _HOME = {
     "imix.mix": ("CutMix", "InputMix", "Mix", "MixUp"),
     "imix.methods": ("BYOL", "MoCo", "NPair", "SimCLR", "SupCLR", "SupNPair", "Supervised"),
     "imix.run": ("Run", "load_encoder"),
-    "imix.train.pretrain": ("pretrain",),
+    "imix.pretraining": ("pretrain",),
     "imix.evaluation": ("embed", "evaluate"),
     "imix.estimator": ("IMixTransformer",),
     "imix.reports": ("draw_map", "report", "transfer"),

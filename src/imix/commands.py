@@ -40,7 +40,7 @@ def pretrain(
         resume: Go on with the run in that folder, if there is one.
         overwrite: Replace the run in that folder.
     """
-    from imix.train.pretrain import pretrain as start
+    from imix.pretraining import pretrain as start
 
     run = start(data, settings, reading, out=out, resume=resume, overwrite=overwrite)
     if os.environ.get("RANK", "0") == "0":
@@ -165,12 +165,13 @@ def transfer(
     print(as_table([str(run) for run in runs], data, found))
 
 
-def report(runs: RunFolders, out: Path = Path("report.html"), samples: int = 2000) -> None:
+def report(runs: RunFolders, out: Path | None = None, samples: int = 2000) -> None:
     """One page about a run, or about many to compare them; runs that differ in their seed alone are put together.
 
     Args:
         runs: Run folders.
-        out: The page to write; it holds everything and works offline.
+        out: The page to write, which holds everything and works offline: unless said, report.html in the run's folder,
+            or here if there are several runs.
         samples: How many samples the maps show at most.
     """
     from imix.reports import report as start

@@ -9,10 +9,10 @@ from torch import nn
 from imix.data import Data, load
 from imix.errors import InputError
 from imix.evaluation import evaluate
+from imix.pretraining import pretrain
 from imix.reports import Arm, write_report
 from imix.run import Run
 from imix.settings import Settings
-from imix.train.pretrain import pretrain
 
 # The paper's five-layer network at a laptop's width, no augmentation: both views of a digit are the same.
 PLAIN = Settings(

@@ -4,6 +4,8 @@ Gradients are those of the global loss. Each rank's loss is a mean over its own 
 averages gradients over ranks, so a collective's backward pass *sums* what all ranks send to a tensor: no 1/W is lost.
 """
 
+import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,9 +13,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from imix.batch import Batch, map_fields
 from imix.errors import InputError
+
+AGREE_EVERY = 8  # steps at most between which ranks ask each other whether one was told to stop,
+AGREE_SECONDS = 1.0  # and about how long that may take where steps are slow
 
 
 def world_size() -> int:
@@ -44,15 +50,6 @@ def rank_0_first() -> Iterator[None]:
             wait()
 
 
-def any_rank(flag: bool) -> bool:
-    """Whether the flag is set on any rank."""
-    if world_size() == 1:
-        return flag
-    found = torch.tensor(int(flag))
-    dist.all_reduce(found, dist.ReduceOp.MAX)
-    return bool(found)
-
-
 def largest(*values: float) -> list[float]:
     """The largest of each value over all ranks."""
     if world_size() == 1:
@@ -60,6 +57,35 @@ def largest(*values: float) -> list[float]:
     found = torch.tensor(values, dtype=torch.float64)
     dist.all_reduce(found, dist.ReduceOp.MAX)
     return found.tolist()
+
+
+class Rounds:
+    """When ranks ask each other: at the same steps, every few, and more often where steps are slow."""
+
+    def __init__(self) -> None:
+        self.next = self.last = 0
+        self.since = time.monotonic()
+
+    def ask(self, step: int, *flags: bool) -> tuple[bool, ...]:
+        """Whether each flag is set on any rank; none is between rounds. One rank need not wait for any."""
+        if world_size() == 1:
+            return flags
+        if step < self.next:
+            return (False,) * len(flags)
+        seconds = (time.monotonic() - self.since) / max(1, step - self.last)
+        *found, slowest = largest(*map(float, flags), seconds)
+        self.next = step + max(1, min(AGREE_EVERY, int(AGREE_SECONDS / max(slowest, 1e-9))))
+        self.last, self.since = step, time.monotonic()
+        return tuple(map(bool, found))
+
+
+def joined(module: nn.Module) -> nn.Module:
+    """The module with gradients averaged over ranks; itself where there is one rank."""
+    if world_size() == 1:
+        return module
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # its new name is not known to older torch
+        return DistributedDataParallel(module, broadcast_buffers=False)
 
 
 @torch.no_grad()

@@ -1,6 +1,6 @@
 """What can go wrong and be said in one line: `InputError` for what was given, `TrainingError` for what a run did.
 
-`StorageError` is for what a disk did.
+`StorageError` is for what a disk did, `Interrupted` for a run that can go on.
 """
 
 import difflib
@@ -26,7 +26,7 @@ class StorageError(OSError):
 
 
 class Interrupted(RuntimeError):
-    """A run was asked to stop; its checkpoint is written and it can be resumed."""
+    """A run was stopped, or lost its ranks; the same command goes on from its last checkpoint, if there is one."""
 
 
 def first_line(error: Exception) -> str:

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from imix.data import Table, Tensors
 from imix.data.frame import Frame, as_frame, is_frame
 from imix.evaluation.features import Encoded
+from imix.pretraining import pretrain
 from imix.settings import Reading, Settings
-from imix.train.pretrain import pretrain
 
 
 class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]

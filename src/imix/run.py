@@ -142,6 +142,7 @@ def clear(path: Path) -> None:
         "encoder.safetensors",
         "evaluations.jsonl",
         "detection.pt",
+        "report.html",
     )
     for name in files:
         (path / name).unlink(missing_ok=True)

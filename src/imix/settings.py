@@ -32,6 +32,7 @@ OF_METHODS = {  # settings that not every method has a use for
 }
 OF_MIXING = ("alpha", "per_sample", "fold")
 OF_VIEWS = ("augment", "masking", "resampling", "augment_columns")
+SMALL_SIDE = 64  # pixels up to which images get the stem and the views of small ones
 KINDS = ("numeric", "boolean", "categorical", "datetime", "drop")  # of a table's columns
 # Settings that change nothing a run learns: where it runs, what it measures along the way, what it tells.
 SURROUNDINGS = ("device", "cuda_graph", "knn_every", "checkpoint_minutes", "tensorboard", "wandb")
@@ -113,7 +114,7 @@ class Settings:
     compile: bool | None = None
     """torch.compile the step; by default on a GPU where the run is long enough to gain from it."""
     cuda_graph: bool | None = None
-    """Record a step and replay it, on one GPU; by default where encoder and augmentation are imix's own."""
+    """Record a step and replay it, on one GPU; by default where all it is made of is imix's own."""
     sync_bn: bool = True
     """With many ranks: batch statistics over all of them (else per rank, with shuffle-BN for moco and byol)."""
     checkpoint_minutes: float = 5.0

@@ -36,7 +36,7 @@ TWO_RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(
     [
-        *("imix.train.pretrain", "imix.cli", "imix.evaluation", "safetensors.torch", "pyarrow.csv", "pyarrow.parquet"),
+        *("imix.pretraining", "imix.cli", "imix.evaluation", "safetensors.torch", "pyarrow.csv", "pyarrow.parquet"),
         *("sklearn.preprocessing", "PIL.Image", "soundfile", "scipy.signal"),
     ]
 )

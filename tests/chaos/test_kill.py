@@ -98,9 +98,9 @@ ENDLESS = ["--epochs", 100_000, "--encoder", "mlp:32-32", "--device", "cpu", "--
 
 
 def slow_reading() -> None:
-    import imix.train.pretrain
+    import imix.pretraining
 
-    load = imix.train.pretrain.load
+    load = imix.pretraining.load
 
     def slow(data, reading, **given):
         (Path(reading.data_dir) / "reading").touch()
@@ -108,7 +108,7 @@ def slow_reading() -> None:
             time.sleep(0.1)
         return load(data, reading, **given)
 
-    imix.train.pretrain.load = slow
+    imix.pretraining.load = slow
 
 
 def slow_first_step() -> None:

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 from torch import nn
 
+from imix.augment import image, speech
 from imix.augment.tabular import Masking, Resampling
 from imix.batch import Batch
 
-__all__ = ["Augment", "Masking", "Resampling", "followed_by", "no_augment"]
+__all__ = ["Augment", "Masking", "Resampling", "followed_by", "image", "no_augment", "speech"]
 
 Augment = Callable[[Batch], Batch]
 

@@ -6,7 +6,7 @@ import numpy as np
 import torchvision
 
 from imix.data.arrays import Parts, read_npz
-from imix.data.folder import CACHE
+from imix.data.cache import CACHE
 from imix.errors import InputError, first_line
 from imix.settings import Reading
 

@@ -18,7 +18,6 @@ from imix.errors import InputError, first_line
 from imix.progress import Told
 from imix.settings import Reading
 
-CACHE = Path(os.environ.get("IMIX_CACHE") or "~/.cache/imix").expanduser()
 FEW = 0.01  # the share of files that may be broken, or five files if that is more
 AHEAD = 2048  # files that are decoded ahead
 

@@ -14,9 +14,8 @@ from torch import Tensor
 from imix.batch import Batch
 from imix.data.folder import check_few, decode_all, decoded, find_files, read_files
 from imix.data.source import Data, Source, Tensors
-from imix.encoders.resnet import SMALL_SIDE
 from imix.errors import InputError, first_line
-from imix.settings import Reading
+from imix.settings import SMALL_SIDE, Reading
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 IN_MEMORY = 8 << 30  # bytes of decoded images up to which they are all held

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from imix import distributed
-from imix.data.folder import CACHE, decode_all, decoded, find_files, read_files
+from imix.data.cache import CACHE
+from imix.data.folder import decode_all, decoded, find_files, read_files
 from imix.data.mel import BINS, HOP, Clip
 from imix.data.source import Data, Tensors
 from imix.errors import InputError, first_line

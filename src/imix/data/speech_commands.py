@@ -12,7 +12,7 @@ from pathlib import Path
 
 from imix import distributed
 from imix.data.arrays import class_numbers
-from imix.data.folder import CACHE
+from imix.data.cache import CACHE
 from imix.data.sounds import find_sounds, make_clip, read_clips, read_noise
 from imix.data.source import Data
 from imix.errors import InputError

@@ -7,7 +7,6 @@ stopped. With many ranks each takes its share of the same global batch.
 import copy
 import hashlib
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 from torchvision.models import ResNet
 
 from imix import distributed
@@ -27,7 +25,6 @@ from imix.errors import InputError, Interrupted
 from imix.progress import Told
 from imix.train import checkpoint
 from imix.train.device import channels_last
-from imix.train.loop import AGREE_EVERY
 from imix.train.randomness import BEFORE_TRAINING, epoch_order, own_randomness, seed_all
 from imix.train.stopping import stopping
 from imix.train.watch import Watch
@@ -93,13 +90,14 @@ def finetune(
         distributed.wait()  # until all have read it, before one of them writes the next
         told = Told("fine-tuning", protocol.iterations, "steps", begun=begun, ends=True)
         shown = progress and distributed.rank() == 0
-        saved = time.monotonic()
+        saved, rounds = time.monotonic(), distributed.Rounds()
         with stopping(path is not None) as stop_asked:
             for step, samples in enumerate(tuning.batches(begun, protocol.iterations), begun):
                 done, loss = step + 1, tuning.step(step, samples)
                 if shown:
                     told(done, f"loss {loss:.4f}  rate {rate_at(protocol, step):.5f}")
-                if (tuning.world == 1 or done % AGREE_EVERY == 0) and distributed.any_rank(stop_asked()):
+                (stop,) = rounds.ask(done, stop_asked())
+                if stop:
                     tuning.save(path, done, made_of)
                     distributed.wait()  # none leaves before the checkpoint is written
                     raise Interrupted(f"stopped at step {done} of {protocol.iterations}; it can be resumed from there")
@@ -143,12 +141,9 @@ class Tuning:
             body, len(train.classes), protocol.min_sizes, protocol.max_size, encoder[0], protocol.regions
         )
         channels_last(self.model.to(device)).train().requires_grad_()
-        self.parallel: nn.Module = self.model
         if self.world > 1:
             distributed.SyncBatchNorm.convert(self.model)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FutureWarning)  # its new name is not known to older torch
-                self.parallel = DistributedDataParallel(self.model, broadcast_buffers=False)
+        self.parallel = distributed.joined(self.model)
         groups = parameter_groups(self.model, protocol.weight_decay)
         self.optimizer = torch.optim.SGD(groups, lr=protocol.rate, momentum=protocol.momentum)
         advice = f"Try a lower rate (it peaks at {protocol.rate:g}) or a longer warm-up"

@@ -2,28 +2,19 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from torch import nn
 
-from imix.encoders.heads import HEADS, head
-from imix.encoders.mlp import MLP, PAPER_WIDTHS, ColumnEmbedding, Maxout
-from imix.encoders.resnet import DEPTHS, SMALL_SIDE, resnet
+from imix.encoders.heads import head
+from imix.encoders.mlp import MLP, PAPER_WIDTHS
+from imix.encoders.resnet import DEPTHS, resnet
 from imix.encoders.small import Convolutions, small_mlp
 from imix.errors import InputError, first_line
+from imix.settings import SMALL_SIDE
 
-__all__ = [
-    "HEADS",
-    "MLP",
-    "ColumnEmbedding",
-    "Convolutions",
-    "Maxout",
-    "build",
-    "head",
-    "resnet",
-    "small_mlp",
-    "width_of",
-]
+__all__ = ["MLP", "build", "evaluating", "head", "resnet", "width_of"]
 
 NAMES = (
     "small, mlp (or mlp:256-256-1024, with :bn at the end for an activated embedding), "
@@ -82,3 +73,15 @@ def width_of(encoder: nn.Module) -> int | None:
     if isinstance(encoder, nn.Sequential) and len(encoder):
         return width_of(encoder[-1])
     return None
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """The module in evaluation mode, each part back in its own mode afterwards."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode

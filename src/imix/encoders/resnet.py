@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from imix.errors import InputError
 
 DEPTHS = (18, 34, 50, 101, 152)
-SMALL_SIDE = 64  # images up to this size get the small stem unless one is asked for
 
 
 def resnet(depth: int, channels: int = 3, stem: Literal["small", "standard"] = "small") -> nn.Module:

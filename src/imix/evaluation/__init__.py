@@ -11,7 +11,6 @@ from torch import nn
 from imix.augment.image import PadCrop, RandomResizedCrop
 from imix.data import Data, Tensors
 from imix.data.standardise import Standardise
-from imix.encoders.resnet import SMALL_SIDE
 from imix.errors import InputError
 from imix.evaluation.features import Encoded
 from imix.evaluation.fed import fed
@@ -22,6 +21,7 @@ from imix.evaluation.pinv import PInv, pinv
 from imix.evaluation.vectors import embed, load_for
 from imix.files import append_line
 from imix.run import Run, as_run
+from imix.settings import SMALL_SIDE
 from imix.train.device import pick_device, uses_bf16
 
 __all__ = ["KNN", "Linear", "PInv", "Result", "embed", "evaluate"]

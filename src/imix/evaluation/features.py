@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from imix.augment import Augment
 from imix.batch import as_floats, laid_out, map_fields
 from imix.data import Source
+from imix.encoders import evaluating
 from imix.errors import InputError
-from imix.methods import evaluating
 from imix.progress import Told
 
 CHUNK = 1024  # samples encoded at a time

@@ -1,16 +1,14 @@
 """What every method is: an encoder with heads, a mixing operator, one forward that gives the loss, and `update()`."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from imix.batch import Batch, concatenate, same_size, size
 from imix.distributed import world_size
+from imix.encoders import evaluating, width_of
 from imix.encoders import head as make_head
-from imix.encoders import width_of
 from imix.errors import InputError
 from imix.mix import InputMix, Mix, MixOperator, no_mix
 
@@ -115,15 +113,3 @@ def checked_temperature(temperature: float) -> float:
     if not 0 < temperature < math.inf:
         raise InputError(f"temperature must be a number above 0; got {temperature}")
     return temperature
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """The module in evaluation mode, each part back in its own mode afterwards."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode

@@ -1,7 +1,14 @@
 """Every table and figure of the paper as data: what to run, and what the paper got.
 
-recipes      the settings behind its numbers, by data set
-tables       tables 1 to 4 and C.1 to C.3, and the classifiers that the text quotes
-figures      figures 2, 3 and C.1
-reproduce    runs them: `imix reproduce`
+experiment      what a table or figure is made of: cells, trainings, numbers
+recipes         the settings behind the numbers, by data set, and shorter ones
+tables          tables 1 to 4 and C.1 to C.3, and the classifiers that the text quotes
+figures         figures 2, 3 and C.1
+switches        what the paper leaves open
+budget          which trainings a command asks for, and which are left
+stand_in        tiny data for the smoke test
+work            one training and its measurements
+side_by_side    many of them, one process for each device
+results         what was found, in files; `page` and `lines` show it beside the paper
+reproduce       all of it: `imix reproduce`; `listing`, `spelled_out` and `cluster` only tell
 """

@@ -18,10 +18,10 @@ from imix.paper.budget import Budget, Job
 from imix.paper.experiment import Measurement
 from imix.paper.recipes import IMAGES
 from imix.paper.stand_in import stand_in, stand_in_voc
+from imix.pretraining import pretrain
 from imix.reports.maps import draw_map
 from imix.run import Run
 from imix.train.device import pick_device
-from imix.train.pretrain import pretrain
 
 MAP_CLASSES, MAP_SAMPLES = 10, 2000  # that a map shows
 FILES = {  # by one of which a folder is known as that of a data set

@@ -49,7 +49,7 @@ def draw_map(
         raise InputError(f"a map needs at least {FEWEST} samples; got {samples}")
     run = as_run(run)
     name = run.config["data"]["name"] if data is None else data
-    dataset = load_for(run, name, label=label, columns=columns, data_dir=data_dir, fraction=1.0)
+    dataset = load_for(run, name, label=label, columns=columns, data_dir=data_dir)
     chosen = choose(dataset, None if classes else samples)
     if classes:
         chosen = replace(chosen, rows=np.sort(_of_classes(dataset, chosen, classes)[:samples]))

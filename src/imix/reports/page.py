@@ -18,7 +18,7 @@ from imix.reports.arms import Arm, differences, evaluate_if_need_be, group, in_w
 from imix.reports.baselines import set_apart
 from imix.reports.maps import COLOURS, neighbours, places
 from imix.reports.samples import choose, show
-from imix.run import Run
+from imix.run import Run, as_run
 
 CURVES = {
     "loss": "loss",
@@ -169,7 +169,7 @@ def _maps(arms: list[Arm], most: int) -> tuple[list[dict[str, Any]], dict[str, A
         run = arm.runs[0]
         name = run.config["data"]["name"]
         try:
-            data = load_for(run, name, fraction=1.0)  # whole, so that rows are those of the file
+            data = load_for(run, name)
         except (InputError, OSError) as error:
             print(f"no map of {arm.name}: {error}", file=sys.stderr)
             continue
@@ -215,24 +215,26 @@ def _confusions(arms: list[Arm], samples: dict[str, Any]) -> list[dict[str, Any]
 
 
 def report(
-    runs: "Sequence[Run | str | Path] | Run | str | Path", out: "str | Path" = "report.html", *, samples: int = 2000
+    runs: "Sequence[Run | str | Path] | Run | str | Path", out: "str | Path | None" = None, *, samples: int = 2000
 ) -> Path:
     """Write a page about runs, or one: settings that differ, curves, results, maps of their features, confusions.
 
     Runs that differ in their seed alone are put together. A run that was not evaluated yet is, where its data has
-    labels. The maps show up to that many `samples`.
+    labels. The maps show up to that many `samples`. Unless said, the page is report.html: in the folder of the run, if
+    there is but one, or else where one is.
     """
     runs = [runs] if isinstance(runs, Run | str | Path) else runs
     if not runs:
         raise InputError("a report needs at least one run")
     if samples < 10:
         raise InputError(f"a map needs at least 10 samples; got {samples}")
-    out = Path(out)
+    loaded = [as_run(run) for run in runs]
+    home = loaded[0].path if len(loaded) == 1 else None
+    out = Path("report.html" if home is None else home / "report.html") if out is None else Path(out)
     if out.suffix not in (".html", ".htm"):
         raise InputError(f"cannot write a report to {str(out)!r}; choose a file that ends in .html or .htm")
     if not out.parent.is_dir():
         raise InputError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
-    loaded = [run if isinstance(run, Run) else Run.load(run) for run in runs]
     for run in loaded:
         evaluate_if_need_be(run)
     arms = group(loaded)

@@ -1,1 +1,1 @@
-"""Training: the loop, its schedule, checkpoints and logs, and `pretrain`, which puts them together."""
+"""Training: what is made of settings, a step, the loop around it, its schedule, checkpoints and logs."""

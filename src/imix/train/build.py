@@ -15,9 +15,9 @@ from imix.data.mel import LogMel, Reals
 from imix.data.pictures import Pictures
 from imix.data.standardise import Standardise
 from imix.distributed import world_size
-from imix.encoders import width_of
+from imix.encoders import evaluating, width_of
 from imix.errors import InputError
-from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair, evaluating
+from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
 from imix.mix import CutMix, MixOperator, MixUp
 from imix.run import assemble
 from imix.settings import Settings
@@ -42,7 +42,7 @@ class Made:
     source: Source
     learner: Method
     view: Augment  # from a batch to a view of it
-    recorded: bool  # whether steps can be; see `Recorded`
+    recorded: bool  # whether steps are; see `Recorded`
     batch_size: int  # of all ranks together
     own: dict[str, str]  # names of what is one's own: method, mix, augment
 

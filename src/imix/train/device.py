@@ -54,7 +54,7 @@ def start_compiler() -> None:
 
 
 def records(settings: Settings, device: torch.device, ours: bool) -> bool:
-    """Whether steps are recorded as a CUDA graph: as set, or where encoder and augmentation are `ours`."""
+    """Whether steps are recorded as a CUDA graph: as set, or where all it is made of is `ours`."""
     if device.type != "cuda" or distributed.world_size() > 1:
         return False
     return ours if settings.cuda_graph is None else settings.cuda_graph

@@ -5,15 +5,13 @@ never stopped. With many ranks each takes its rows of the same global batch.
 """
 
 import time
-import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 from imix import distributed
 from imix.batch import as_floats, fields, map_fields, size
@@ -31,8 +29,6 @@ from imix.train.watch import Watch, advice
 
 RECORD_EVERY = 50  # steps; and at the end of each epoch
 LARGE = 1e4  # deviations beyond which a value may well make a loss overflow
-AGREE_EVERY = 8  # steps at most between which ranks ask each other whether one was told to stop,
-AGREE_SECONDS = 1.0  # and about how long that may take where steps are slow
 
 
 def train(
@@ -64,11 +60,6 @@ def train(
         raise InputError(f"the checkpoint is of another encoder: {reason}") from error
     if not (0 <= epoch <= settings.epochs and 0 <= step < steps):
         raise InputError(f"the checkpoint is of another run: it was made in epoch {epoch}, before step {step}")
-    network: nn.Module = learner
-    if world > 1:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # its new name is not known to older torch
-            network = DistributedDataParallel(learner, broadcast_buffers=False)
     peak = learning_rate(settings, batch_size, warmup_epochs(settings), 0, steps)
     total = settings.epochs * steps
     warm = warmup_epochs(settings) * steps
@@ -93,10 +84,10 @@ def train(
 
     saved = last_record = time.monotonic()
     steps_since = 0
-    rounds = Rounds()
+    rounds = distributed.Rounds()
     stop_asked: Callable[[], bool] | None = None
     with (
-        taking_steps(views, network, optimizer, made) as take_step,
+        taking_steps(views, distributed.joined(learner), optimizer, made) as take_step,
         ExitStack() as listening,
     ):
         while epoch < settings.epochs:
@@ -150,26 +141,6 @@ def train(
             if epoch == begun:
                 raise InputError(f"a source gave {step} of the {steps} batches of an epoch")
         save()
-
-
-class Rounds:
-    """When ranks ask each other: at the same steps, every few, and more often where steps are slow."""
-
-    def __init__(self) -> None:
-        self.next = self.last = 0
-        self.since = time.monotonic()
-
-    def ask(self, step: int, *flags: bool) -> tuple[bool, ...]:
-        """Whether each flag is set on any rank; none is between rounds. One rank need not wait for any."""
-        if distributed.world_size() == 1:
-            return flags
-        if step < self.next:
-            return (False,) * len(flags)
-        seconds = (time.monotonic() - self.since) / max(1, step - self.last)
-        *found, slowest = distributed.largest(*map(float, flags), seconds)
-        self.next = step + max(1, min(AGREE_EVERY, int(AGREE_SECONDS / max(slowest, 1e-9))))
-        self.last, self.since = step, time.monotonic()
-        return tuple(map(bool, found))
 
 
 def _batch_of(made: Made, step: int) -> tuple[str, str]:
