@@ -29,9 +29,8 @@ from torch import Tensor, nn
 
 from imix.data import Data
 from imix.methods import Method
-from imix.settings import Settings
+from imix.settings import METHODS, Settings
 
-METHODS = ("npair", "simclr", "moco", "byol", "supclr", "supnpair", "supervised")
 TARGET = 1.02
 
 
@@ -60,7 +59,7 @@ def main() -> None:
     """One line of JSON for each method and mixing, and a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_device(parser)
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS])
     parser.add_argument("--data", nargs="+", choices=("rows", "images"), default=("rows", "images"))
     parser.add_argument("--rounds", type=int, default=11)
     given = parser.parse_args()

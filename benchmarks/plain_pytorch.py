@@ -222,7 +222,6 @@ def lightlys(device: torch.device, rounds: int) -> list[list[object]]:
 
     def queued() -> Tensor:
         loss = losses.moco(a, keys, moco.queue, temperature=0.2)
-        moco.waiting = [keys]
         moco._enqueue(F.normalize(keys, dim=1))
         return loss
 

@@ -242,7 +242,7 @@ def test_unusual_but_sound_arrays_are_taken():
 @pytest.mark.parametrize("scale", [1e25, 1e-25])
 def test_standardise_neither_overflows_nor_underflows(scale):
     x = torch.randn(200, 2) * scale
-    y = Standardise(2).fit(Tensors(x))(x)
+    y = Standardise(2).fit(x)(x)
     assert y.std(0, correction=0).tolist() == pytest.approx([1, 1], rel=1e-3)
 
 
@@ -269,7 +269,7 @@ def test_a_table_given_to_cutmix_is_refused_before_anything_is_written(tmp_path)
 @pytest.mark.parametrize("shape", [(50, 3), (50, 3, 7), (50, 3, 4, 5)])
 def test_standardise_brings_each_channel_to_mean_0_and_deviation_1(shape):
     x = torch.randn(shape) * torch.tensor([1e-3, 1.0, 1e4]).view(1, 3, *[1] * (len(shape) - 2)) + 5
-    y = Standardise(3).fit(Tensors(x))(x).double()
+    y = Standardise(3).fit(x)(x).double()
     axes = [axis for axis in range(y.dim()) if axis != 1]
     assert y.mean(axes).abs().max() < 1e-3
     assert (y.std(axes, correction=0) - 1).abs().max() < 1e-3
@@ -277,6 +277,6 @@ def test_standardise_brings_each_channel_to_mean_0_and_deviation_1(shape):
 
 def test_a_constant_column_stays_finite():
     x = torch.full((10, 2), 1e7) + torch.tensor([0.0, 1.0]) * torch.randn(10, 1) * 100
-    y = Standardise(2).fit(Tensors(x))(x)
+    y = Standardise(2).fit(x)(x)
     assert torch.isfinite(y).all()
     assert y[:, 0].abs().max() == 0

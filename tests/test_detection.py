@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from itertools import islice
 
@@ -21,10 +21,10 @@ from torchvision.models.resnet import BasicBlock, Bottleneck
 import imix
 from imix import InputError, Interrupted, TrainingError, distributed, encoders, ranks
 from imix.data.standardise import Standardise
-from imix.detection import Detection, Found, Precision, Truth, average_precision, detect, finetune, measured, read_voc
+from imix.detection import Detection, Precision, average_precision, detect, finetune, read_voc
 from imix.detection.finetune import FILE, Tuning, _mirrored, rate_at
 from imix.detection.model import averaged_statistics, faster_rcnn
-from imix.detection.precision import THRESHOLDS, overlaps
+from imix.detection.precision import THRESHOLDS, Found, Truth, overlaps
 from imix.detection.voc import CLASSES, decoded
 from imix.distributed import SyncBatchNorm
 
@@ -636,10 +636,9 @@ def test_a_runs_encoder_is_fine_tuned_and_the_result_kept(shapes, tmp_path):
     from imix.files import read_lines
 
     record = read_lines(run.path / "evaluations.jsonl")[-1]
-    assert record["protocol"] == "detection" and record["value"] == result.ap
-    assert record["details"]["ap50"] == result.ap50 and record["constants"]["iterations"] == 4
+    assert json.loads(json.dumps(asdict(result))) == record
+    assert record["protocol"] == "detection" and record["constants"]["iterations"] == 4
     assert not (run.path / FILE).exists()
-    assert json.loads(json.dumps(measured(run, shapes, TINY, "cpu", progress=False))) == record
 
 
 def test_no_rank_leaves_before_the_checkpoint_is_written(shapes, tmp_path, monkeypatch):

@@ -217,7 +217,7 @@ def test_images_stay_bytes_until_they_are_used():
 
 def test_bytes_are_standardised_by_their_true_mean_and_deviation():
     x = torch.from_numpy(bytes_of_images(50)) // 3
-    found = Standardise(3).fit(imix.data.Tensors(x))
+    found = Standardise(3).fit(x)
     floats = (x / 255).double().transpose(0, 1).flatten(1)
     assert_close(found.mean.double(), floats.mean(1), rtol=1e-5, atol=0)
     assert_close(found.deviation.double(), floats.std(1, unbiased=False), rtol=1e-5, atol=0)

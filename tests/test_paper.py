@@ -217,12 +217,12 @@ def test_rows_and_columns_can_be_chosen():
 
 
 def test_the_list_says_what_there_is_and_what_it_costs(tmp_path):
-    text = listing([], tmp_path, budget="paper")
+    text = listing(wanted(["all"], "paper"), tmp_path, "paper")
     for name in NAMES:
         assert re.search(rf"^{name} ", text, re.MULTILINE)
     assert re.search(r"^table1 +24 +120 +[\d,.]+ +0/120", text, re.MULTILINE)
-    assert "ResNet-18, 200 epochs" in listing([], tmp_path, budget="short")
-    some = listing(["all"], tmp_path, budget="short", rows=["covtype"], seeds=2).splitlines()
+    assert "ResNet-18, 200 epochs" in listing(wanted(["all"], "short"), tmp_path, "short")
+    some = listing(wanted(["all"], "short", rows=["covtype"], seeds=2), tmp_path, "short").splitlines()
     assert [line.split()[0] for line in some if "/" in line] == ["table1", "table3", "together"]
     assert re.search(r"^together +14 ", some[-1])
 

@@ -477,6 +477,19 @@ def test_a_map_is_drawn_as_svg_and_png(runs, tmp_path):
         save_map(tmp_path / "m.gif", np.zeros((3, 2)), None)
 
 
+def test_a_map_takes_data_that_was_read_before(tmp_path):
+    data = imix.data.load("digits", imix.Reading(fraction=0.3))
+    digits = imix.pretrain(data, replace(QUICK, epochs=1), progress=False)
+    assert imix.draw_map(digits, tmp_path / "map.svg", data, samples=20).exists()
+
+
+def test_the_page_of_a_single_run_lies_in_its_folder(runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert imix.report(runs[0], samples=20) == runs[0] / "report.html"
+    assert imix.report(runs[:2], samples=20) == Path("report.html")
+    assert (tmp_path / "report.html").exists()
+
+
 def test_a_map_is_coloured_by_the_label_that_is_given(unlabelled, tmp_path):
     for label, classes in {"breed": ["cat", "dog"], "colour": ["green", "red"]}.items():
         drawn = draw_map(unlabelled, tmp_path / "m.svg", classes=classes, label=label).read_text()

@@ -11,7 +11,18 @@ import torch
 from torch.testing import assert_close
 
 from imix.augment import speech
-from imix.augment.speech import Draw, SpeechViews, _neighbours, apply, moved, resampled, shifted, stretched, where
+from imix.augment.speech import (
+    Draw,
+    SpeechViews,
+    _neighbours,
+    _vocoder,
+    _vocoder_matrices,
+    apply,
+    moved,
+    resampled,
+    shifted,
+    where,
+)
 from imix.data.mel import BINS, HOP, WINDOW, Clip, LogMel, Mel, Spectrum, as_reals, mel_filters
 
 CLIP = Clip()
@@ -203,6 +214,11 @@ def test_a_clip_resampled_at_every_sample_is_itself():
 
 def vocoded(z, rate):
     return librosa.phase_vocoder(z.numpy().T.astype(np.complex128), rate=rate, hop_length=HOP)
+
+
+def stretched(z, rate):
+    """Spectra (N, T, BINS) played `rate` (N,) times as fast at the same pitch."""
+    return _vocoder(z, *_vocoder_matrices(z.shape[1], rate))
 
 
 @pytest.mark.parametrize("rate", [0.8, 0.8125, 0.9, 0.97, 1.0, 1.03, 1.1, 1.1875, 1.2])

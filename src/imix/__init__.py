@@ -10,7 +10,7 @@ from imix.errors import InputError, Interrupted, StorageError, TrainingError
 from imix.settings import Reading, Settings
 
 if TYPE_CHECKING:
-    from imix import augment, data, detection, encoders, losses, methods
+    from imix import augment, data, detection, distributed, encoders, evaluation, losses, methods
     from imix.estimator import IMixTransformer
     from imix.evaluation import embed, evaluate
     from imix.exports import export
@@ -36,7 +36,7 @@ _HOME = {
     "imix.paper.reproduce": ("reproduce",),
     "imix.throughput": ("bench",),
 }
-_MODULES = ("augment", "data", "detection", "distributed", "encoders", "evaluation", "losses", "methods", "train")
+_MODULES = ("augment", "data", "detection", "distributed", "encoders", "evaluation", "losses", "methods")
 
 __all__ = [
     "BYOL",
@@ -62,10 +62,12 @@ __all__ = [
     "bench",
     "data",
     "detection",
+    "distributed",
     "draw_map",
     "embed",
     "encoders",
     "evaluate",
+    "evaluation",
     "export",
     "load_encoder",
     "losses",

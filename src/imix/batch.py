@@ -12,7 +12,6 @@ from torch import Tensor
 
 from imix.errors import InputError
 
-type_of_batch = "a tensor, or a tuple, list or dict of tensors"
 WHOLE = {torch.uint8: 255, torch.int16: 32768}  # what stands for 1
 Batch = Any  # Tensor | tuple[Batch, ...] | list[Batch] | dict[str, Batch]
 
@@ -27,7 +26,7 @@ def map_fields(fn: Callable[..., Tensor], *batches: Batch) -> Batch:
     if isinstance(first, tuple | list):
         mapped = [map_fields(fn, *parts) for parts in zip(*batches, strict=True)]
         return type(first)(*mapped) if hasattr(first, "_fields") else type(first)(mapped)
-    raise InputError(f"a batch must be {type_of_batch}; got {type(first).__name__}")
+    raise InputError(f"a batch must be a tensor, or a tuple, list or dict of tensors; got {type(first).__name__}")
 
 
 def fields(batch: Batch) -> list[Tensor]:

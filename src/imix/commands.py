@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -281,19 +281,20 @@ def reproduce(
         slurm: Write a script for Slurm instead, with a task for each training.
         out: Folder for runs, results and the page.
     """
+    from imix.paper.budget import wanted
     from imix.paper.cluster import script
     from imix.paper.listing import listing
     from imix.paper.spelled_out import spelled_out
 
-    chosen: dict[str, Any] = {"budget": budget, "switches": switches, "rows": row, "columns": column, "seeds": seeds}
+    asked = wanted(["all"] if list and not names else names, budget, switches, row, column, seeds)
     if list:
-        print(listing(names, out, **chosen))
+        print(listing(asked, out, budget))
         return
     if commands:
-        print(spelled_out(names, **chosen))
+        print(spelled_out(asked))
         return
     if slurm:
-        path = script(names, sys.argv[2:], out, **chosen)
+        path = script("-".join(names), asked, sys.argv[2:], out)
         print(f"wrote {path}; start it with: sbatch {path}")
         return
     from imix.paper.reproduce import reproduce as start
@@ -302,7 +303,19 @@ def reproduce(
     if share is None:
         raise InputError(f"part must be I/N, such as 0/8; got {part!r}")
     place = (int(share[1]), int(share[2]))
-    print(f"open {start(names, **chosen, data_dir=data_dir, devices=devices, part=place, out=out)}")
+    page = start(
+        names,
+        budget=budget,
+        switches=switches,
+        rows=row,
+        columns=column,
+        seeds=seeds,
+        data_dir=data_dir,
+        devices=devices,
+        part=place,
+        out=out,
+    )
+    print(f"open {page}")
 
 
 def bench(

@@ -14,7 +14,7 @@ from imix.data import Table, Tensors
 from imix.data.frame import Frame, as_frame, is_frame
 from imix.evaluation.features import Encoded
 from imix.pretraining import pretrain
-from imix.settings import Reading, Settings
+from imix.settings import SUPERVISED, Reading, Settings
 
 
 class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -129,7 +129,7 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = self.method in ("supclr", "supnpair", "supervised")
+        tags.target_tags.required = self.method in SUPERVISED
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.non_deterministic = False

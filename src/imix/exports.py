@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from imix.data.mel import LogMel
 from imix.data.standardise import Standardise
 from imix.errors import InputError, StorageError, first_line
-from imix.files import write_atomically
+from imix.files import write_atomically, write_bytes
 from imix.run import Run, load_encoder, read_encoder
 
 if TYPE_CHECKING:
@@ -123,12 +123,7 @@ def _to_detectron2(encoder: nn.Sequential, body: "ResNet", out: Path) -> str:
     state = {
         detectron2_name(name): value.numpy() for name, value in state_dict(body).items() if "num_batches" not in name
     }
-    content = pickle.dumps({"model": state, "__author__": "imix", "matching_heuristics": True})
-
-    def write(unfinished: Path) -> None:
-        unfinished.write_bytes(content)
-
-    write_atomically(out, write, len(content))
+    write_bytes(out, pickle.dumps({"model": state, "__author__": "imix", "matching_heuristics": True}))
     depth = _depth(body) or "as yours"
     return "\n".join(
         [

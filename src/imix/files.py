@@ -68,14 +68,18 @@ def locked(folder: Path, wait: bool = True) -> Iterator[None]:
         os.close(place)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file; names of bytes that are no UTF-8 as far as they go."""
-    content = text.encode(errors="backslashreplace")
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file."""
 
     def write(unfinished: Path) -> None:
         unfinished.write_bytes(content)
 
     write_atomically(path, write, len(content))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file; names of bytes that are no UTF-8 as far as they go."""
+    write_bytes(path, text.encode(errors="backslashreplace"))
 
 
 def write_json(path: Path, value: Any) -> None:

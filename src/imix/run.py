@@ -27,7 +27,7 @@ from imix.data import GIVEN, Table
 from imix.data.mel import Clip, LogMel
 from imix.data.standardise import Standardise
 from imix.errors import InputError, first_line
-from imix.files import read_lines, read_metrics, write_atomically
+from imix.files import read_lines, read_metrics, write_bytes
 from imix.settings import Reading, Settings
 
 
@@ -172,12 +172,7 @@ def save_encoder(path: Path, encoder: nn.Sequential, architecture: dict[str, Any
 
     # Copies, since weights that are shared within an encoder are refused.
     state = {name: value.detach().cpu().clone().contiguous() for name, value in encoder.state_dict().items()}
-    content = save(state, {"imix": json.dumps(architecture)})
-
-    def write(unfinished: Path) -> None:
-        unfinished.write_bytes(content)
-
-    write_atomically(path, write, len(content))
+    write_bytes(path, save(state, {"imix": json.dumps(architecture)}))
 
 
 def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Sequential:

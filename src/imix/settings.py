@@ -21,6 +21,7 @@ METHODS = {  # and what pages call them
     "supnpair": "supervised N-pair",
     "supervised": "classifier",
 }
+SUPERVISED = ("supclr", "supnpair", "supervised")
 OF_METHODS = {  # settings that not every method has a use for
     "queue": ("moco",),
     "momentum": ("moco", "byol"),
@@ -149,7 +150,7 @@ class Settings:
     @property
     def supervised(self) -> bool:
         """Whether the method needs labels."""
-        return self.method in ("supclr", "supnpair", "supervised")
+        return self.method in SUPERVISED
 
     def passed_over(self, own: Collection[str] = ()) -> list[str]:
         """Settings that were made and that nothing looks at, given what is one's `own`: method, mix, augment, encoder.

@@ -120,14 +120,6 @@ def moved(z: Tensor, rate: Tensor, shift: Tensor) -> Tensor:
     return _vocoder(z, *(shifted(matrix, shift, frames, sounding) for matrix in _vocoder_matrices(frames, rate)))
 
 
-def stretched(z: Tensor, rate: Tensor) -> Tensor:
-    """Spectra (N, T, BINS) played `rate` (N,) times as fast at the same pitch: a phase vocoder.
-
-    There are frames for the slowest rate; those of faster ones end in silence.
-    """
-    return _vocoder(z, *_vocoder_matrices(z.shape[1], rate))
-
-
 def _vocoder_matrices(frames: int, rate: Tensor) -> tuple[Tensor, Tensor]:
     """What makes magnitudes and phases of new frames of those of old ones, (N, new, old) each.
 

@@ -11,15 +11,13 @@ from torch.utils.data import DataLoader, Dataset
 from imix.batch import Batch, size
 from imix.data.arrays import Parts, class_numbers, read_npy, read_npz, samples
 from imix.data.cifar import CLASSES, cifar10, cifar100
-from imix.data.csv_file import SUFFIXES
+from imix.data.csv_file import CSV
 from imix.data.digits import digits
 from imix.data.folder import find_files
 from imix.data.frame import as_frame, has_gaps, is_frame
 from imix.data.imagenet import imagenet, imagenet100
-from imix.data.pictures import SUFFIXES as PICTURES
-from imix.data.pictures import read_pictures
-from imix.data.sounds import NOISE, read_sounds
-from imix.data.sounds import SUFFIXES as SOUNDS
+from imix.data.pictures import PICTURES, read_pictures
+from imix.data.sounds import NOISE, SOUNDS, read_sounds
 from imix.data.source import Data, Source, Tensors, take_fraction
 from imix.data.speech_commands import speech_commands, speech_commands_v2
 from imix.data.table import Table
@@ -47,7 +45,7 @@ FOLDERS = {
     "speech_commands_v0.02": speech_commands_v2,
 }
 ARRAYS = {".npy": read_npy, ".npz": read_npz}
-TABLES = (".parquet", *SUFFIXES)
+TABLES = (".parquet", *CSV)
 GIVEN = "given"  # what data without a name is called
 TEST_PLACE = "test samples in a place of their own belong to a .csv or .parquet file, or to a folder"
 

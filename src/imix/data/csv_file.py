@@ -16,7 +16,7 @@ from imix.errors import InputError, StorageError, first_line, storing
 from imix.progress import Told
 
 COMPRESSIONS = {"": None, ".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-SUFFIXES = tuple(kind + compression for kind in (".csv", ".tsv") for compression in COMPRESSIONS)
+CSV = tuple(kind + compression for kind in (".csv", ".tsv") for compression in COMPRESSIONS)
 BLOCK, LARGEST_BLOCK = 1 << 20, 1 << 30  # bytes parsed at a time; more where a row needs it
 PATIENCE = 3  # columns that may turn out to be text after all, before all are read as text at once
 DELIMITERS = ",;\t|"

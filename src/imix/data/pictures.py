@@ -17,7 +17,7 @@ from imix.data.source import Data, Source, Tensors
 from imix.errors import InputError, first_line
 from imix.settings import SMALL_SIDE, Reading
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 IN_MEMORY = 8 << 30  # bytes of decoded images up to which they are all held
 LARGEST = 200_000_000  # pixels of an image
 SIZES = (32, 64, 128, 224)  # sides that images of different sizes are brought to
@@ -98,9 +98,9 @@ def read_pictures(folder: Path, reading: Reading, wanted: Sequence[str] | None =
 
 def find_pictures(folder: Path, wanted: Sequence[str] | None = None) -> list[Path]:
     """All images below a folder, or below the `wanted` ones in it, in order; what is hidden does not count."""
-    found = find_files(folder, SUFFIXES, wanted)
+    found = find_files(folder, PICTURES, wanted)
     if not found:
-        raise InputError(f"there are no images ({', '.join(SUFFIXES)}) in {str(folder)!r}")
+        raise InputError(f"there are no images ({', '.join(PICTURES)}) in {str(folder)!r}")
     return found
 
 

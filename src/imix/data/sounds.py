@@ -25,7 +25,7 @@ from imix.data.source import Data, Tensors
 from imix.errors import InputError, first_line
 from imix.settings import Reading
 
-SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf")
+SOUNDS = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf")
 NOISE = "_background_noise_"  # the folder with recordings of noise, as Speech Commands calls it
 LONGEST = 10.0  # seconds that clips get unless set
 SAMPLED = 1000  # files whose length is looked at
@@ -61,9 +61,9 @@ def make_clip(reading: Reading) -> Clip:
 
 def find_sounds(folder: Path) -> list[Path]:
     """All sound files below a folder but for noise, in order; what is hidden does not count."""
-    found = find_files(folder, SUFFIXES, leave=NOISE)
+    found = find_files(folder, SOUNDS, leave=NOISE)
     if not found:
-        raise InputError(f"there are no sounds ({', '.join(SUFFIXES)}) in {str(folder)!r}")
+        raise InputError(f"there are no sounds ({', '.join(SOUNDS)}) in {str(folder)!r}")
     return found
 
 
@@ -83,7 +83,7 @@ def read_clips(paths: Sequence[Path], clip: Clip, silent: int = 0) -> tuple[Tens
 
 def read_noise(folder: Path, clip: Clip) -> Tensor | None:
     """The recordings of noise in a folder, cut into clips (M, 1, L); None where there are none."""
-    paths = find_files(folder / NOISE, SUFFIXES) if (folder / NOISE).is_dir() else []
+    paths = find_files(folder / NOISE, SOUNDS) if (folder / NOISE).is_dir() else []
     pieces = []
     for path, wave in decoded(paths, lambda path: decode(path, clip.rate)):
         if isinstance(wave, Exception):

@@ -3,9 +3,7 @@
 import hashlib
 import os
 import shutil
-import sys
 import tarfile
-import time
 import urllib.request
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +14,7 @@ from imix.data.cache import CACHE
 from imix.data.sounds import find_sounds, make_clip, read_clips, read_noise
 from imix.data.source import Data
 from imix.errors import InputError
+from imix.progress import Told
 from imix.settings import Reading
 
 WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")  # all others are unknown
@@ -92,15 +91,13 @@ def _fetch(archive: str, folder: Path) -> None:
     packed, unfinished = folder.with_name(f"{archive}.tar.gz"), folder.with_name(f".{archive}")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        digest, told = hashlib.sha256(), time.monotonic()
+        digest = hashlib.sha256()
         with urllib.request.urlopen(f"{PLACE}{archive}.tar.gz", timeout=60) as answer, open(packed, "wb") as file:
-            total = int(answer.headers.get("Content-Length", 0))
+            told = Told(f"fetching {archive}", int(answer.headers.get("Content-Length", 0)) >> 20, "MiB")
             while block := answer.read(1 << 20):
                 file.write(block)
                 digest.update(block)
-                if time.monotonic() - told > 10:
-                    print(f"fetching {archive}: {file.tell() >> 20} of {total >> 20} MiB", file=sys.stderr, flush=True)
-                    told = time.monotonic()
+                told(file.tell() >> 20)
         if digest.hexdigest() != CHECKSUMS[archive]:
             raise InputError(f"what was fetched for {archive} is damaged; try again")
         with tarfile.open(packed) as tar:

@@ -4,7 +4,6 @@ import torch
 from torch import Tensor, nn
 
 from imix.batch import as_floats
-from imix.data.source import Tensors
 
 
 class Standardise(nn.Module):
@@ -18,9 +17,8 @@ class Standardise(nn.Module):
         self.register_buffer("mean", torch.zeros(channels))
         self.register_buffer("deviation", torch.ones(channels))
 
-    def fit(self, source: Tensors) -> "Standardise":
-        """Take mean and deviation from these samples; a constant channel keeps deviation 1."""
-        x = source.inputs
+    def fit(self, x: Tensor) -> "Standardise":
+        """Take mean and deviation from samples (N, C, ...); a constant channel keeps deviation 1."""
         if x.dtype == torch.uint8:
             return self._fit_bytes(x)
         axes = [axis for axis in range(x.dim()) if axis != 1]

@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from imix.data.catalogue import CATALOGUE
-from imix.data.csv_file import SUFFIXES as CSV
+from imix.data.csv_file import CSV
 from imix.data.folder import holds
 from imix.data.frame import is_frame
-from imix.data.pictures import SUFFIXES as PICTURES
-from imix.data.sounds import NOISE
-from imix.data.sounds import SUFFIXES as SOUNDS
+from imix.data.pictures import PICTURES
+from imix.data.sounds import NOISE, SOUNDS
 from imix.data.source import Source
 from imix.errors import InputError
 from imix.settings import Reading

@@ -2,30 +2,18 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from imix import distributed, ranks
 from imix.detection.finetune import Detection, finetune
-from imix.detection.precision import Found, Precision, Truth, average_precision
-from imix.detection.voc import Scene, Scenes, read_voc
+from imix.detection.precision import Precision, average_precision
+from imix.detection.voc import read_voc
 from imix.errors import InputError
 from imix.files import append_line
-from imix.run import Run
+from imix.result import Result
+from imix.run import Run, as_run
 from imix.train.device import pick_device, uses_bf16
 
-__all__ = [
-    "Detection",
-    "Found",
-    "Precision",
-    "Scene",
-    "Scenes",
-    "Truth",
-    "average_precision",
-    "detect",
-    "finetune",
-    "measured",
-    "read_voc",
-]
+__all__ = ["Detection", "Precision", "average_precision", "detect", "finetune", "read_voc"]
 
 
 def detect(
@@ -34,27 +22,15 @@ def detect(
     protocol: Detection = Detection(),
     device: str = "auto",
     progress: bool = True,
-) -> Precision:
+) -> Result:
     """Average precision of a run's encoder, fine-tuned end to end as a detector on a folder in VOC's format.
 
     The run's own encoder stays as it is. A fine-tuning that was stopped goes on from detection.pt in the run folder.
     The result is added to the run folder's evaluations.jsonl. Started by torchrun, ranks share every batch.
     """
-    record = measured(run, data_dir, protocol, device, progress)
-    return Precision(ap=record["value"], **record["details"])
-
-
-def measured(
-    run: "Run | str | Path",
-    data_dir: str | Path,
-    protocol: Detection = Detection(),
-    device: str = "auto",
-    progress: bool = True,
-) -> dict[str, Any]:
-    """As `detect`, but gives the record that evaluations.jsonl has of it: with the constants, as a `Result` is made."""
     from torchvision.models import ResNet
 
-    run = run if isinstance(run, Run) else Run.load(run)
+    run = as_run(run)
     if not isinstance(run.encoder[-1], ResNet):
         name = run.config["architecture"]["encoder"]
         kind = type(run.encoder[-1]).__name__ if name == "custom" else name
@@ -67,11 +43,10 @@ def measured(
         with ranks.naming_lost_ranks():
             details = asdict(finetune(run.encoder, train, test, protocol, where, run.path, bf16, progress))
         constants = asdict(protocol) | {"train": len(train), "test": len(test), "bf16": bf16}
-        record = {"protocol": "detection", "data": str(data_dir), "value": details.pop("ap")}
-        record |= {"constants": constants, "details": details}
+        result = Result("detection", str(data_dir), details.pop("ap"), constants, details)
         if run.path is not None and distributed.rank() == 0:
-            append_line(run.path / "evaluations.jsonl", record)
+            append_line(run.path / "evaluations.jsonl", asdict(result))
     finally:
         if joined:
             ranks.stop()
-    return record
+    return result

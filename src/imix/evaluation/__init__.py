@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ from imix.evaluation.held_out import classes_of, majority, with_test
 from imix.evaluation.knn import KNN, knn
 from imix.evaluation.linear import Linear, linear
 from imix.evaluation.pinv import PInv, pinv
-from imix.evaluation.vectors import embed, load_for
+from imix.evaluation.reading import load_for
+from imix.evaluation.vectors import embed
 from imix.files import append_line
+from imix.result import DISTANCES, Result
 from imix.run import Run, as_run
 from imix.settings import SMALL_SIDE
 from imix.train.device import pick_device, uses_bf16
@@ -27,54 +29,7 @@ from imix.train.device import pick_device, uses_bf16
 __all__ = ["KNN", "Linear", "PInv", "Result", "embed", "evaluate"]
 
 PROTOCOLS = ("linear", "knn", "pinv", "fed", "detection")
-DISTANCES = ("fed",)
 CONSTANTS = {"linear": Linear, "knn": KNN, "pinv": PInv, "fed": None}
-UNTOLD = ("by_lr", "confusion", "per_class", "classes", "paper_lr")  # details that are too long for a line
-WORDS = {  # how others are told
-    "lr": "rate",
-    "train_accuracy": "on training samples",
-    "paper_accuracy": "with the rate that is best on test samples, the paper's way,",
-    "majority_accuracy": "always the most frequent class",
-}
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a protocol found, an accuracy or a distance, never without the constants behind it."""
-
-    protocol: str
-    data: str
-    value: float
-    constants: dict[str, Any]
-    details: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def is_distance(self) -> bool:
-        """Whether less is better."""
-        return self.protocol in DISTANCES
-
-    @property
-    def accuracy(self) -> float:
-        """The value, where it is an accuracy."""
-        if self.is_distance:
-            raise AttributeError(f"{self.protocol} is a distance and no accuracy; see `value`")
-        return self.value
-
-    @property
-    def scaled(self) -> float:
-        """The value in the unit in which people write it: per cent, or 0.0001 for a distance."""
-        return (1e4 if self.is_distance else 100) * self.value
-
-    @property
-    def shown(self) -> str:
-        """The value with its unit."""
-        return f"{self.scaled:.2f}{'e-4' if self.is_distance else ' %'}"
-
-    def __str__(self) -> str:
-        told = {name: value for name, value in self.details.items() if name not in UNTOLD}
-        told |= {name: f"{100 * value:.2f} %" for name, value in told.items() if name.endswith("accuracy")}
-        parts = [f"{WORDS.get(name, name)} {value}" for name, value in (told | self.constants).items()]
-        return f"{self.protocol} on {self.data}: {self.shown} ({', '.join(parts)})"
 
 
 def evaluate(
@@ -134,30 +89,18 @@ def evaluate(
     bf16 = augment and uses_bf16(run.settings, where)  # a hundred passes; one pass can be exact
     train = Encoded(encoder, dataset.train, where, _views(dataset, protocol) if augment else None, bf16)
     held_out = Encoded(encoder, dataset.test, where, bf16=bf16)
-    classes, details = classes_of(dataset), dict[str, Any]()
+    value, used, details = _measure(protocol, train, held_out, classes_of(dataset), constants, seed)
+    if "seed" in split and used.get("seed", split["seed"]) != split["seed"]:
+        split["split_seed"] = split.pop("seed")  # what was held out was not drawn by the classifier's
     told = (
-        ({"of": "inputs"} if inputs else {})
+        used
+        | ({"of": "inputs"} if inputs else {})
         | split
         | ({"views": str(train.views)} if augment else {})
         | ({"standardised": True} if standardise else {})
     )
-    told |= {"label": dataset.reading.label} if dataset.reading.label and protocol not in DISTANCES else {}
-    if protocol == "linear":
-        used = constants or Linear(seed=seed)
-        details = asdict(linear(train, held_out, classes, used))
-        value = details.pop("accuracy")
-        if told.get("seed", used.seed) != used.seed:  # what was held out was not drawn by the classifier's
-            told["split_seed"] = told.pop("seed")
-        told = asdict(used) | told
-    elif protocol == "knn":
-        used = constants or KNN()
-        value, told = knn(train, held_out, classes, used), asdict(used) | told
-    elif protocol == "fed":
-        value = fed(train, held_out)
-    else:
-        used = constants or PInv()
-        value, told = pinv(train, held_out, classes, used), asdict(used) | told
     if protocol not in DISTANCES:
+        told |= {"label": dataset.reading.label} if dataset.reading.label else {}
         details["majority_accuracy"] = majority(dataset)
         details |= {"classes": list(dataset.class_names)} if details.get("confusion") and dataset.class_names else {}
     result = Result(protocol, dataset.name, value, told, details)
@@ -166,16 +109,31 @@ def evaluate(
     return result
 
 
+def _measure(
+    protocol: str, train: Encoded, test: Encoded, classes: int, constants: Any, seed: int
+) -> tuple[float, dict[str, Any], dict[str, Any]]:
+    """What a protocol finds, the constants behind it, and its details."""
+    if protocol == "fed":
+        return fed(train, test), {}, {}
+    if protocol == "linear":
+        constants = constants or Linear(seed=seed)
+        details = asdict(linear(train, test, classes, constants))
+        return details.pop("accuracy"), asdict(constants), details
+    kind, vote = (KNN, knn) if protocol == "knn" else (PInv, pinv)
+    constants = constants or kind()
+    return vote(train, test, classes, constants), asdict(constants), {}
+
+
 def _detection(run: Run, data: Any, folder: str | None, device: str, constants: Any, seed: int) -> Result:
     """Average precision of a detector that begins with the run's encoder."""
-    from imix.detection import Detection, measured
+    from imix.detection import Detection, detect
 
     if data not in (None, "voc") or folder is None:
         raise InputError(
             "detection needs data='voc' and data_dir=FOLDER, with VOC2007 or images of your own in its format"
         )
     _check_constants("detection", constants, Detection)
-    return Result(**measured(run, folder, constants or Detection(seed=seed), device))
+    return detect(run, folder, constants or Detection(seed=seed), device)
 
 
 def _check_constants(protocol: str, constants: Any, kind: type | None) -> None:
@@ -190,7 +148,7 @@ def _restandardised(encoder: nn.Sequential, data: Data) -> nn.Sequential:
     encoder = copy.deepcopy(encoder)
     if not isinstance(encoder[0], Standardise) or not isinstance(data.train, Tensors):
         raise InputError(f"standardise=True is for images and arrays held in memory; {data.name} is neither")
-    encoder[0].fit(data.train)
+    encoder[0].fit(data.train.inputs)
     return encoder
 
 

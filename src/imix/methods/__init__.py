@@ -1,7 +1,7 @@
 """Methods: state (heads, momentum encoder, queue) and one forward each; use them in any training loop."""
 
 from imix.methods.byol import BYOL
-from imix.methods.method import Contrastive, Method, Projected
+from imix.methods.method import InBatch, Method, Projected
 from imix.methods.moco import MoCo
 from imix.methods.npair import NPair
 from imix.methods.simclr import SimCLR
@@ -11,7 +11,7 @@ from imix.methods.supnpair import SupNPair
 
 __all__ = [
     "BYOL",
-    "Contrastive",
+    "InBatch",
     "Method",
     "MoCo",
     "NPair",

@@ -91,8 +91,8 @@ class Projected(Method):
         return z.split([size(batch) for batch in batches])
 
 
-class Contrastive(Projected):
-    """A projected method with a softmax over similarities, at some temperature."""
+class InBatch(Projected):
+    """A projected method with a softmax, at some temperature, over the keys of the batch."""
 
     def __init__(
         self,

@@ -7,10 +7,10 @@ from torch import Tensor
 from imix import losses
 from imix.batch import Batch
 from imix.distributed import all_ranks, own_offset
-from imix.methods.method import Contrastive
+from imix.methods.method import InBatch
 
 
-class NPair(Contrastive):
+class NPair(InBatch):
     """N-pair contrastive learning; with `mix`, i-Mix on it (Algorithm 1 of the paper).
 
     `NPair(encoder, mix=None, *, temperature=0.2, head="mlpbn", dim=128, width=None)`: the projection head takes the

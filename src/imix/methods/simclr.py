@@ -7,11 +7,11 @@ from torch import Tensor
 from imix import losses
 from imix.batch import Batch, concatenate
 from imix.distributed import all_ranks, own_offset
-from imix.methods.method import Contrastive
+from imix.methods.method import InBatch
 from imix.mix import Mix
 
 
-class SimCLR(Contrastive):
+class SimCLR(InBatch):
     """SimCLR; with `mix`, i-Mix on it (appendix A.1 of the paper), at twice the cost: mixed anchors *and* clean keys.
 
     >>> learner = SimCLR(imix.encoders.build("small", (20,)), mix=imix.MixUp())

@@ -8,7 +8,7 @@ switches        what the paper leaves open
 budget          which trainings a command asks for, and which are left
 stand_in        tiny data for the smoke test
 work            one training and its measurements
-side_by_side    many of them, one process for each device
+processes       many of them, one process for each device
 results         what was found, in files; `page` and `lines` show it beside the paper
 reproduce       all of it: `imix reproduce`; `listing`, `spelled_out` and `cluster` only tell
 """

@@ -3,10 +3,9 @@
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from imix.files import write_text
-from imix.paper.budget import all_jobs, hours, wanted
+from imix.paper.budget import Wanted, all_jobs, hours
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=imix-{name}
@@ -27,11 +26,11 @@ exit "$code"
 """
 
 
-def script(names: Sequence[str], given: Sequence[str], out: Path, **chosen: Any) -> Path:
+def script(name: str, asked: Sequence[Wanted], given: Sequence[str], out: Path) -> Path:
     """A script for Slurm that runs the command that was given, one training a task."""
-    jobs = all_jobs(wanted(names, **chosen))
+    jobs = all_jobs(asked)
     command = shlex.join(["imix", "reproduce", *(word for word in given if word != "--slurm")])
-    return write_slurm(out, "-".join(names), len(jobs), max(map(hours, jobs)), command)
+    return write_slurm(out, name, len(jobs), max(map(hours, jobs)), command)
 
 
 def write_slurm(out: Path, name: str, tasks: int, hours: float, command: str) -> Path:

@@ -2,22 +2,20 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from imix.paper.budget import Budget, Wanted, all_jobs, hours, remaining, wanted
+from imix.paper.budget import Budget, Wanted, all_jobs, hours, remaining
 
 
-def listing(names: Sequence[str], out: Path, *, budget: Budget, **chosen: Any) -> str:
+def listing(everything: Sequence[Wanted], out: Path, budget: Budget) -> str:
     """A line for each experiment: its cells, its trainings, what an H200 needs for them, and how many are done."""
     lines = [f"{'':<12}{'cells':>7}{'trainings':>11}{'H200 hours':>12}{'done':>9}"]
 
-    def add(name: str, cells: int | str, asked: list[Wanted], title: str) -> None:
+    def add(name: str, cells: int | str, asked: Sequence[Wanted], title: str) -> None:
         jobs = all_jobs(asked)
         cost = "-" if budget == "smoke" else f"{sum(map(hours, jobs)):,.1f}"
         done = f"{len(jobs) - len(remaining(asked, out))}/{len(jobs)}"
         lines.append(f"{name:<12}{cells:>7}{len(jobs):>11}{cost:>12}{done:>9}  {title}")
 
-    everything = wanted(names or ["all"], budget, **chosen)
     for each in everything:
         add(each.experiment.name, len(each.cells), [each], each.experiment.title)
         if budget == "short":

@@ -19,8 +19,8 @@ import imix
 from imix.errors import InputError, TrainingError
 from imix.paper.budget import Budget, Job, Wanted, all_jobs, remaining, wanted
 from imix.paper.page import write_pages
+from imix.paper.processes import do_all
 from imix.paper.results import Found, add
-from imix.paper.side_by_side import do_all
 from imix.paper.switches import Switches
 from imix.paper.work import Outcome, Value, Worker
 from imix.train.device import pick_device

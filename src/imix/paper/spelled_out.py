@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from imix.paper.budget import Budget, Job, all_jobs, wanted
+from imix.paper.budget import Job, Wanted, all_jobs
 from imix.paper.experiment import Measurement
 from imix.paper.recipes import IMAGES
 from imix.settings import Reading, Settings
 
 
-def spelled_out(names: Sequence[str], *, budget: Budget, **chosen: Any) -> str:
+def spelled_out(asked: Sequence[Wanted]) -> str:
     """A few lines for each training: how it is pretrained, and how it is measured."""
-    return "\n\n".join("\n".join(commands_of(job)) for job in all_jobs(wanted(names, budget, **chosen)))
+    return "\n\n".join("\n".join(commands_of(job)) for job in all_jobs(asked))
 
 
 def commands_of(job: Job) -> list[str]:

@@ -13,7 +13,7 @@ from imix.data.uci import COVTYPE_FILES, HIGGS_FILES
 from imix.detection import Detection
 from imix.errors import InputError, TrainingError
 from imix.evaluation import KNN, Linear, PInv, Result, evaluate
-from imix.evaluation.vectors import load_for
+from imix.evaluation.reading import load_for
 from imix.paper.budget import Budget, Job
 from imix.paper.experiment import Measurement
 from imix.paper.recipes import IMAGES

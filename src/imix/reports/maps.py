@@ -11,7 +11,8 @@ import torch
 
 from imix.data import Data
 from imix.errors import InputError, printable
-from imix.evaluation.vectors import embed, load_for
+from imix.evaluation.reading import load_for
+from imix.evaluation.vectors import embed
 from imix.files import write_atomically, write_text
 from imix.reports.samples import Chosen, choose
 from imix.run import Run, as_run
@@ -82,7 +83,7 @@ def _of_classes(data: Data, chosen: Chosen, wanted: Sequence[str]) -> np.ndarray
     return order[torch.isin(labels.cpu()[torch.from_numpy(order)], numbers).numpy()]
 
 
-def places(features: np.ndarray, method: str = "tsne", seed: int = 0) -> np.ndarray:
+def places(features: np.ndarray, method: str = "tsne") -> np.ndarray:
     """Places (N, 2) of features (N, F) in the plane, in 0..1, by t-SNE or UMAP (extra: umap-learn) of directions."""
     if len(features) == 1:
         return np.full((1, 2), 0.5)
@@ -92,16 +93,16 @@ def places(features: np.ndarray, method: str = "tsne", seed: int = 0) -> np.ndar
             import umap
         except ImportError as error:
             raise InputError("UMAP needs the extra: pip install 'imix-ssl[umap]'") from error
-        found = umap.UMAP(random_state=seed).fit_transform(directions)
+        found = umap.UMAP(random_state=0).fit_transform(directions)
     elif method == "tsne":
         from sklearn.decomposition import PCA
         from sklearn.manifold import TSNE
 
         if len(directions) > 5000 and directions.shape[1] > ENOUGH:
-            directions = PCA(ENOUGH, random_state=seed).fit_transform(directions)
+            directions = PCA(ENOUGH, random_state=0).fit_transform(directions)
         perplexity = min(30.0, max(1.0, (len(directions) - 1) / 3))
         init = "pca" if min(directions.shape) > 1 else "random"
-        found = TSNE(init=init, perplexity=perplexity, random_state=seed).fit_transform(directions)
+        found = TSNE(init=init, perplexity=perplexity, random_state=0).fit_transform(directions)
     else:
         raise InputError(f"unknown map {method!r}; choose tsne or umap")
     low, high = found.min(0), found.max(0)

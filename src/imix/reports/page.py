@@ -12,7 +12,7 @@ from typing import Any
 
 from imix.errors import InputError
 from imix.evaluation import embed
-from imix.evaluation.vectors import load_for
+from imix.evaluation.reading import load_for
 from imix.files import write_text
 from imix.reports.arms import Arm, differences, evaluate_if_need_be, group, in_words, told
 from imix.reports.baselines import set_apart

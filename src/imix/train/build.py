@@ -28,7 +28,7 @@ MASKING = 0.2  # of rows, unless set
 STREAMED_SAMPLE = 2000  # samples from which a streamed source is standardised
 VIEWS = {"cifar": image.cifar, "imagenet": image.imagenet}
 MakeMethod = Callable[..., Method]  # of encoder and mix, and width=
-SOFTMAX = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
+IN_BATCH = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ def make_method(settings: Settings, encoder: nn.Module, mix: MixOperator | None,
             width=width,
             symmetric=settings.symmetric,
         )
-    method = SOFTMAX[settings.method]
+    method = IN_BATCH[settings.method]
     return method(encoder, mix, temperature=settings.temperature, head=head, dim=dim, width=width)
 
 
@@ -254,7 +254,7 @@ def _standardised(data: Data, whole: nn.Sequential, device: torch.device, images
     if isinstance(whole[0], Standardise):
         parts = [source, *([data.test] if data.test is not None and data.reading.standardise == "all" else [])]
         held = [_held(part) for part in parts]
-        whole[0].fit(Tensors(concatenate([as_floats(part) for part in held]) if len(held) > 1 else held[0]))
+        whole[0].fit(concatenate([as_floats(part) for part in held]) if len(held) > 1 else held[0])
         if not images and isinstance(source, Tensors):
             source = Tensors(whole[0](source.inputs), source.labels)
     whole.to(device)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from imix import distributed
-from imix.batch import as_floats, fields, map_fields, size
+from imix.batch import Batch, as_floats, fields, map_fields, size
 from imix.data import Source
 from imix.errors import InputError, Interrupted
 from imix.train import checkpoint
@@ -49,17 +49,7 @@ def train(
     views = make_ready(made)
     if world > 1 and settings.sync_bn:
         distributed.SyncBatchNorm.convert(learner)
-    epoch, step, losses = 0, 0, list[Tensor]()
-    try:
-        if state is not None:
-            learner.load_state_dict(state["learner"])
-            epoch, step, losses = state["epoch"], state["step"], list(state["losses"].to(device))
-        optimizer = make_optimizer(learner, settings, device, None if state is None else state["optimizer"])
-    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        reason = (str(error).splitlines() or [""])[-1].strip()
-        raise InputError(f"the checkpoint is of another encoder: {reason}") from error
-    if not (0 <= epoch <= settings.epochs and 0 <= step < steps):
-        raise InputError(f"the checkpoint is of another run: it was made in epoch {epoch}, before step {step}")
+    optimizer, epoch, step, losses = _begin(made, state)
     peak = learning_rate(settings, batch_size, warmup_epochs(settings), 0, steps)
     total = settings.epochs * steps
     warm = warmup_epochs(settings) * steps
@@ -120,13 +110,9 @@ def train(
                     }
                     if probe is not None and step == steps and (epoch + 1) % settings.knn_every == 0:
                         record |= probe()
-                    if watch.due(
-                        done, before=max((done - 1) // RECORD_EVERY * RECORD_EVERY, (done - 1) // steps * steps)
-                    ):
-                        first, second = (learner.encode(made.view(as_floats(batch))) for _ in range(2))
-                        watch.features(first, done)
-                        record |= health(first, second, known)
-                        watch.alive(done, record["loss"], first)
+                    before = max((done - 1) // RECORD_EVERY * RECORD_EVERY, (done - 1) // steps * steps)
+                    if watch.due(done, before):
+                        record |= _look(made, watch, batch, known, record)
                     log.write(record)
                     losses, last_record, steps_since = [], time.monotonic(), 0
                 if step == steps:
@@ -141,6 +127,32 @@ def train(
             if epoch == begun:
                 raise InputError(f"a source gave {step} of the {steps} batches of an epoch")
         save()
+
+
+def _begin(made: Made, state: dict[str, Any] | None) -> tuple[torch.optim.Optimizer, int, int, list[Tensor]]:
+    """The optimiser, and epoch, step and losses not yet told, as a checkpoint has them or from the beginning."""
+    settings, device, learner = made.settings, made.device, made.learner
+    epoch, step, losses = 0, 0, list[Tensor]()
+    try:
+        if state is not None:
+            learner.load_state_dict(state["learner"])
+            epoch, step, losses = state["epoch"], state["step"], list(state["losses"].to(device))
+        optimizer = make_optimizer(learner, settings, device, None if state is None else state["optimizer"])
+    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        reason = (str(error).splitlines() or [""])[-1].strip()
+        raise InputError(f"the checkpoint is of another encoder: {reason}") from error
+    if not (0 <= epoch <= settings.epochs and 0 <= step < made.steps):
+        raise InputError(f"the checkpoint is of another run: it was made in epoch {epoch}, before step {step}")
+    return optimizer, epoch, step, losses
+
+
+def _look(made: Made, watch: Watch, batch: Batch, labels: Tensor | None, record: dict[str, Any]) -> dict[str, float]:
+    """How the features of a batch fare; a run that learns nothing is stopped."""
+    first, second = (made.learner.encode(made.view(as_floats(batch))) for _ in range(2))
+    watch.features(first, record["step"])
+    found = health(first, second, labels)
+    watch.alive(record["step"], record["loss"], first)
+    return found
 
 
 def _batch_of(made: Made, step: int) -> tuple[str, str]:
