@@ -108,8 +108,8 @@ def test_columns_are_chosen_by_name_or_kind(columns, touched):
 @pytest.mark.parametrize(("shape", "share"), [((6,), 0.2), ((1, 6), 0.0), ((1, 2, 3), 0.0)])
 def test_rows_are_masked_unless_told_otherwise_and_nothing_else_is(shape, share):
     data = load(torch.ones(2000, *shape))
-    for masking, expected in ((None, share), (0.0, 0.0), (0.5, 0.5)):
-        view = make_augment(Settings(masking=masking), data)(data.train.inputs)
+    for masking, augment, expected in ((None, None, share), (None, "none", 0), (0.0, None, 0), (0.5, "none", 0.5)):
+        view = make_augment(Settings(masking=masking, augment=augment), data)(data.train.inputs)
         assert view.eq(0).float().mean().item() == pytest.approx(expected, abs=0.02)
 
 

@@ -16,8 +16,9 @@ from imix.data import Data, Tensors
 from imix.evaluation import KNN, Linear, PInv
 from imix.evaluation import features as features_of
 from imix.evaluation.features import CHUNK, Encoded
+from imix.evaluation.held_out import divided, with_test
 from imix.evaluation.knn import knn
-from imix.evaluation.linear import Classifiers, _split, linear
+from imix.evaluation.linear import Classifiers, linear
 from imix.evaluation.pinv import pinv
 from imix.files import read_lines
 
@@ -65,6 +66,15 @@ def test_all_rates_in_one_pass_equal_one_torch_run_per_rate():
         torch.testing.assert_close(bias[r], classifier.bias.data, rtol=1e-3, atol=1e-4)
 
 
+def test_a_share_of_each_class_is_held_out_of_data_without_a_test_part():
+    labels = torch.arange(48) % 3
+    run = imix.pretrain(torch.randn(48, 4), QUICK, labels=labels, progress=False)
+    data, told = with_test(imix.data.load(torch.randn(48, 4), labels=labels), seed=0)
+    assert data.test.labels.bincount().tolist() == [3, 3, 3]
+    assert told == {"train": 39, "test": "9 held out of train", "seed": 0}
+    assert imix.evaluate(run, torch.randn(48, 4), "knn", labels=labels).details["majority_accuracy"] > 0
+
+
 def test_the_rate_is_chosen_without_the_test_set():
     train, test = blobs(120, noise=3), blobs(60, seed=1, noise=3)
     found = linear(encoded(train), encoded(test), 3, Linear(epochs=5))
@@ -76,7 +86,7 @@ def test_the_rate_is_chosen_without_the_test_set():
 
 def test_held_out_rows_are_a_share_of_each_class_and_never_trained_on():
     labels = torch.arange(300) % 3
-    kept, held_out = _split(labels, Linear())
+    kept, held_out = divided(labels, 0.1, 0)
     assert sorted(kept.tolist() + held_out.tolist()) == list(range(300))
     assert labels[held_out].bincount().tolist() == [10, 10, 10]
 
@@ -92,7 +102,7 @@ def test_a_rate_that_diverges_counts_as_wrong_and_harms_no_other():
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.4, 0.75])
 def test_the_share_that_is_held_out_is_the_one_asked_for(share):
     labels = torch.arange(300) % 3
-    _, held_out = _split(labels, Linear(held_out=share))
+    _, held_out = divided(labels, share, 0)
     assert labels[held_out].bincount().tolist() == pytest.approx([100 * share] * 3, abs=1)
     assert len(held_out) == round(300 * share)
 
@@ -102,7 +112,7 @@ def test_by_default_every_tenth_row_by_class_is_held_out(n):
     labels = torch.arange(n) % 7
     order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
     tenth = order[labels[order].argsort(stable=True)][9::10].sort().values
-    assert torch.equal(_split(labels, Linear())[1], tenth if n >= 10 else order[:1])
+    assert torch.equal(divided(labels, 0.1, 0)[1], tenth if n >= 10 else order[:1])
 
 
 def test_knn_matches_a_loop():

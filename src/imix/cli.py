@@ -66,7 +66,7 @@ def _parse() -> Callable[[], None]:
             command: Callable[[], None] = tyro.extras.subcommand_cli_from_dict(
                 {function.__name__: _deferred(function) for function in COMMANDS},
                 prog="imix",
-                description="Contrastive representation learning with i-Mix, for any kind of data.",
+                description="Contrastive representation learning with i-Mix, for any data. --version tells which imix.",
                 args=_spelled_out(sys.argv[1:]),
             )
     except SystemExit as leaving:

@@ -218,7 +218,8 @@ def _headline(data: Data, made: Made) -> str:
         f"{data.train.shape or 'several fields'}, "
         f"{f'views by {steps_of_views}, ' if steps_of_views else ''}"
         f"effective batch {batch_size} = {world} rank(s) x {batch_size // world}, "
-        f"{made.settings.epochs} epochs x {steps} steps{f' ({left} samples over, others in each)' if left else ''}, "
+        f"{made.settings.epochs} epochs x {steps} steps"
+        f"{f' ({left} samples left out of each, others each time)' if left else ''}, "
         f"encoder {made.network} ({weights / 1e6:.2f} M weights, {made.learner.width} features), "
         f"{made.device}, {precision}"
     )

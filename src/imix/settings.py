@@ -183,7 +183,8 @@ class Reading:
     fraction: float = 1.0
     """Share of the training samples to take, of each class alike where there are labels."""
     image_size: int | None = None
-    """Side to which images of a folder are brought; by default their own if all are alike, or 32, 64, 128 or 224."""
+    """Side to which images of a folder are brought; by default their own if all are squares of one size up to 224, or
+    the largest of 32, 64, 128 and 224 that half of them have."""
     seconds: float | None = None
     """Length to which sounds are brought, by taking the middle or adding silence; by default what nine of ten do not
     exceed, at most 10."""

@@ -106,7 +106,7 @@ def _read(data: str | Path, reading: Reading, table: Table | None) -> Data:
     """Data by its name or path."""
     name, path = str(data), Path(data).absolute()
     known = (
-        f"known names: {', '.join([*NAMED, *FOLDERS])}; files: {', '.join(ARRAYS)}, .csv, .parquet; "
+        f"known names: {', '.join([*NAMED, *FOLDERS])}; files: {', '.join(ARRAYS)}, .csv, .tsv, .parquet; "
         "folders of images or sounds"
     )
     tabular = path.name.lower().endswith(TABLES)

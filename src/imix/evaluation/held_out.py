@@ -4,9 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from imix.data import Data, Source
 from imix.errors import InputError
+
+HELD_OUT = 0.2  # of the samples of data that has no test part
 
 
 def with_test(data: Data, seed: int, labelled: bool = True) -> tuple[Data, dict[str, Any]]:
@@ -24,11 +27,23 @@ def with_test(data: Data, seed: int, labelled: bool = True) -> tuple[Data, dict[
         return data, sizes | {"test": len(data.test)} | file
     if len(data.train) < 5:
         raise InputError(f"{data.name} has no test samples, and {len(data.train)} are too few to hold some out")
-    order = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))
-    cut = len(order) // 5
-    train, test = data.train.take(order[cut:]), data.train.take(order[:cut])
-    told = {"train": len(train), "test": f"{cut} held out of train", "seed": seed}
+    labels = data.train.labels if labelled else None
+    kept, held_out = divided(torch.zeros(len(data.train)) if labels is None else labels, HELD_OUT, seed)
+    train, test = data.train.take(kept), data.train.take(held_out)
+    told = {"train": len(train), "test": f"{len(test)} held out of train", "seed": seed}
     return replace(data, train=train, test=test), told
+
+
+def divided(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Rows to keep and rows to hold out: a share of each class, at random, spread evenly over the rows by class."""
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(labels), generator=generator).to(labels.device)
+    by_class = order[labels[order].argsort(stable=True)]
+    passed = (torch.arange(len(labels) + 1, device=labels.device, dtype=torch.float64) * share).floor()
+    held_out = torch.zeros(len(labels), dtype=torch.bool, device=labels.device)
+    held_out[by_class[passed.diff() > 0]] = True
+    held_out[order[0]] |= not held_out.any()
+    return (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
 
 
 def classes_of(data: Data) -> int:

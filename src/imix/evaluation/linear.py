@@ -8,6 +8,7 @@ from torch import Tensor
 
 from imix.errors import InputError
 from imix.evaluation.features import Encoded, check_room, in_parts
+from imix.evaluation.held_out import divided
 from imix.progress import Told
 from imix.train.randomness import own_randomness, seed_all
 from imix.train.record import Recorded
@@ -64,7 +65,7 @@ class LinearAccuracy:
 def linear(train: Encoded, test: Encoded, classes: int, protocol: Linear = Linear()) -> LinearAccuracy:
     """Linear evaluation of an encoder; where `train` makes views, each epoch sees its samples anew."""
     labels = train.labels()
-    kept, held_out = _split(labels, protocol)
+    kept, held_out = divided(labels, protocol.held_out, protocol.seed)
     on_kept, on_all = Classifiers(classes, protocol), Classifiers(classes, protocol)
     with own_randomness(train.device):
         told = Told("linear evaluation", protocol.epochs, "epochs")
@@ -165,15 +166,3 @@ class Classifiers:
                 confusion += torch.bincount(labels * kept + taken_for[:, rate], minlength=kept**2)
             n += len(labels)
         return right / n, confusion.view(kept, kept)
-
-
-def _split(labels: Tensor, protocol: Linear) -> tuple[Tensor, Tensor]:
-    """Rows to train on and rows held out: a share of each class, at random, spread evenly over the rows by class."""
-    generator = torch.Generator().manual_seed(protocol.seed)
-    order = torch.randperm(len(labels), generator=generator).to(labels.device)
-    by_class = order[labels[order].argsort(stable=True)]
-    passed = (torch.arange(len(labels) + 1, device=labels.device, dtype=torch.float64) * protocol.held_out).floor()
-    held_out = torch.zeros(len(labels), dtype=torch.bool, device=labels.device)
-    held_out[by_class[passed.diff() > 0]] = True
-    held_out[order[0]] |= not held_out.any()
-    return (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]

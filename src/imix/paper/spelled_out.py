@@ -38,8 +38,9 @@ def _measured(run: str, trained_on: str, measurement: Measurement) -> list[str]:
     line = shlex.join(["imix", "evaluate", run, *how, *other, *anew])
     if protocol != "linear":
         return [line]
+    votes = shlex.join(["imix", "evaluate", run, "--protocol", "knn", *other, *anew])
     more = "  # constants=Linear(rates=(30,), milestones=(60, 80), decay=0.1)" if on.startswith("imagenet") else ""
-    return [f"{line}{' --augment' if on in IMAGES else ''}{more}"]
+    return [f"{line}{' --augment' if on in IMAGES else ''}{more}", votes]
 
 
 def _flags(given: Any, default: Any) -> list[str]:

@@ -172,4 +172,4 @@ def evaluate_if_need_be(run: Run) -> None:
         for protocol in ("linear", "knn", "fed"):
             print(evaluate(run, protocol=protocol), file=sys.stderr, flush=True)
     except InputError as error:
-        print(f"{run.path} is not evaluated: {error}", file=sys.stderr)
+        print(f"{run.path} is not evaluated: {error}. What imix evaluate finds is shown, too", file=sys.stderr)

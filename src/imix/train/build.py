@@ -57,7 +57,8 @@ class Made:
         settings = self.settings
         mix = self.own.get("mix", f"{settings.mix}, alpha {settings.alpha:g}")
         mixes = "mix" in self.own or settings.mix != "none"
-        return self.own.get("method", settings.method) + (f" + i-Mix ({mix})" if mixes else "")
+        inputs = f" + InputMix of {settings.input_mix}" if settings.input_mix else ""
+        return self.own.get("method", settings.method) + (f" + i-Mix ({mix})" if mixes else "") + inputs
 
     @property
     def network(self) -> str:
@@ -179,7 +180,7 @@ def make_augment(settings: Settings, data: Data) -> Augment:
     """How a view of images or rows is made."""
     cells, masking = _cells(settings, data), settings.masking
     if masking is None:
-        masking = MASKING if len(data.train.shape or ()) == 1 else 0.0
+        masking = MASKING if len(data.train.shape or ()) == 1 and settings.augment != "none" else 0.0
     steps: list[nn.Module] = _image_views(settings, data)
     steps += [Resampling(settings.resampling, cells)] if settings.resampling else []
     steps += [Masking(masking, cells)] if masking else []
