@@ -26,7 +26,8 @@ from imix.train.build import global_batch_size, make_method, make_mix
 from imix.train.log import Log
 from imix.train.randomness import BEFORE_TRAINING, epoch_order, seed_all
 from imix.train.schedule import learning_rate
-from imix.train.step import Views, make_optimizer
+from imix.train.step import make_optimizer
+from imix.train.views import Views
 from imix.train.watch import EVERY, PATIENCE, Watch
 
 SMALL = Settings(epochs=3, batch_size=16, encoder="mlp:16-16", device="cpu", checkpoint_minutes=0, queue=40)

@@ -178,8 +178,8 @@ def save_encoder(path: Path, encoder: nn.Sequential, architecture: dict[str, Any
 def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Sequential:
     """The encoder of a run, (N, ...) raw inputs to (N, F) features, in evaluation mode.
 
-    Raw inputs are images (N, C, H, W) of the run's size, as bytes or floats in 0..1, waveforms (N, 1, L) in -1..1 of its
-    rate and length, arrays as they were given. Of a table they are the numbers that its columns become: see `embed`.
+    Raw inputs are images (N, C, H, W) of the run's size, as bytes or floats in 0..1; waveforms (N, 1, L) in -1..1 of
+    its rate and length; arrays as they were given. Of a table they are what its columns become: see `embed`.
 
     `path` is a run folder or an encoder.safetensors. The result is `Sequential(standardise, encoder)`; its last part,
     `load_encoder(path)[-1]`, is the plain backbone. `encoder` is the module to fill where a run was made with one of

@@ -41,7 +41,7 @@ SURROUNDINGS = ("device", "cuda_graph", "knn_every", "checkpoint_minutes", "tens
 
 @dataclass(frozen=True)
 class Settings:
-    """How to pretrain. The defaults are the paper's for small data sets, with i-Mix."""
+    """How to pretrain. The defaults are the paper's for small images, with i-Mix, but for length and encoder."""
 
     method: Literal["npair", "simclr", "moco", "byol", "supclr", "supnpair", "supervised"] = "npair"
     """Which method; the sup* ones need labels."""

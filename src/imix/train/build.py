@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from imix.augment import Augment, Masking, Resampling, followed_by, image, no_augment
-from imix.augment.speech import SpeechViews
+from imix.augment import Augment, no_augment
 from imix.batch import Batch, as_floats, concatenate, map_fields
 from imix.data import Data, Source, Tensors
-from imix.data.mel import LogMel, Reals
+from imix.data.mel import LogMel
 from imix.data.pictures import Pictures
 from imix.data.standardise import Standardise
 from imix.distributed import world_size
@@ -23,10 +22,9 @@ from imix.run import assemble
 from imix.settings import Settings
 from imix.train.device import compiles, pick_device, records, start_compiler
 from imix.train.randomness import BEFORE_TRAINING, own_randomness, seed_all
+from imix.train.views import make_view
 
-MASKING = 0.2  # of rows, unless set
 STREAMED_SAMPLE = 2000  # samples from which a streamed source is standardised
-VIEWS = {"cifar": image.cifar, "imagenet": image.imagenet}
 MakeMethod = Callable[..., Method]  # of encoder and mix, and width=
 IN_BATCH = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
 
@@ -147,70 +145,6 @@ def make_mix(settings: Settings) -> MixOperator | None:
     if settings.mix == "none":
         return None
     return operators[settings.mix](settings.alpha, settings.per_sample, settings.fold)
-
-
-def make_view(settings: Settings, data: Data, front: nn.Module, given: Augment | None = None) -> Augment:
-    """From a batch to a view of it, as the method sees it: by the augmentation that is given, or else the settings'.
-
-    Sounds become mel pictures by the way, or spectra where waveforms are mixed; images are standardised after, rows
-    that stream before, and rows in memory were.
-    """
-    name = settings.augment or data.augment
-    if data.clip is None:
-        if settings.mix_waveforms or name == "speech":
-            raise InputError(f"augment='speech' and mix_waveforms are for sounds; {data.name} has none")
-        augment = make_augment(settings, data) if given is None else given
-        if len(data.train.shape or ()) == 3:
-            return followed_by(augment, front)
-        return augment if isinstance(data.train, Tensors) else followed_by(front, augment)
-    if settings.masking or settings.resampling or settings.augment_columns:
-        raise InputError(f"masking, resampling and augment_columns are for rows; {data.name} has sounds")
-    if settings.mix_waveforms and settings.mix == "cutmix":
-        raise InputError("mix_waveforms blends sounds; cutmix cuts their pictures: choose one")
-    assert isinstance(front, LogMel)
-    spectrum, mel = front
-    then = Reals() if settings.mix_waveforms else mel
-    if given is None and name == "speech":
-        return SpeechViews(data.clip, data.noise, then)
-    augment = make_augment(settings, data) if given is None else given
-    return followed_by(augment, nn.Sequential(spectrum, then))
-
-
-def make_augment(settings: Settings, data: Data) -> Augment:
-    """How a view of images or rows is made."""
-    cells, masking = _cells(settings, data), settings.masking
-    if masking is None:
-        masking = MASKING if len(data.train.shape or ()) == 1 and settings.augment != "none" else 0.0
-    steps: list[nn.Module] = _image_views(settings, data)
-    steps += [Resampling(settings.resampling, cells)] if settings.resampling else []
-    steps += [Masking(masking, cells)] if masking else []
-    return nn.Sequential(*steps) if steps else no_augment
-
-
-def _image_views(settings: Settings, data: Data) -> list[nn.Module]:
-    """The steps of the views that are asked for, or that a data set is known for."""
-    name = settings.augment or data.augment
-    if name == "none":
-        return []
-    shape = data.train.shape or ()
-    if len(shape) != 3 or shape[0] != 3:
-        raise InputError(f"augment={name!r} is for colour images (3, H, W); {data.name} has samples of {shape}")
-    some = data.train.sample(64)
-    if some.is_floating_point() and not (some.min() >= 0 and some.max() <= 1):
-        raise InputError(
-            f"augment={name!r} is for colours in 0..1, or bytes; {data.name} goes from {some.min():g} to {some.max():g}"
-        )
-    return list(VIEWS[name]((shape[1], shape[2])))
-
-
-def _cells(settings: Settings, data: Data) -> list[int] | None:
-    """For each number of a row, the column it belongs to, -1 where that is not to be touched; None if all are alike."""
-    if data.table is None:
-        if settings.augment_columns:
-            raise InputError(f"augment_columns names columns of a table; {data.name} is none")
-        return None
-    touched = data.table.chosen(settings.augment_columns)
-    return [cell if touched[cell] else -1 for cell in data.table.cells]
 
 
 def make_method(settings: Settings, encoder: nn.Module, mix: MixOperator | None, width: int, classes: int) -> Method:

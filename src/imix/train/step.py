@@ -7,11 +7,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from imix.augment import Augment
-from imix.batch import Batch, as_floats, concatenate, laid_out, map_fields, same_size, size, split
-from imix.errors import InputError
+from imix.batch import Batch
 from imix.methods import Method
 from imix.mix import InputMix
 from imix.settings import Settings
@@ -19,36 +17,10 @@ from imix.train.build import Made
 from imix.train.device import channels_last, compiles, fastest_algorithms, uses_bf16
 from imix.train.randomness import own_randomness, seed_all
 from imix.train.record import Recorded
+from imix.train.views import Views
 
 # Steps after which it pays to try several tilings of each kernel: that takes 9 s and saves 1 % of a ResNet-18's step.
 TILINGS_TRIED = 100_000
-
-
-class Views(nn.Module):
-    """As many views of a batch as a method takes, their inputs mixed where asked.
-
-    imix's own augmentations draw for each sample alone, so one call makes all views `at_once`: half the kernels to
-    launch, or to compile. One's own is called for each view.
-    """
-
-    def __init__(
-        self, view: Augment, count: int = 2, input_mix: InputMix | None = None, *, at_once: bool = False
-    ) -> None:
-        super().__init__()
-        self.view, self.count, self.input_mix, self.at_once = view, count, input_mix, at_once
-
-    @torch.no_grad()
-    def forward(self, batch: Batch) -> list[Batch]:
-        """The views of a batch."""
-        batch, n = as_floats(batch), size(batch)
-        batches = [batch] * self.count
-        seen = [concatenate(batches)] if self.at_once else batches
-        views = [self.view(one) for one in seen]
-        if (found := same_size(*views)) != (given := size(seen[0])):
-            raise InputError(f"a view must have the samples of its batch; the augmentation made {found} of {given}")
-        if self.input_mix is not None:
-            views = [self.input_mix(concatenate(views))]
-        return [one for view in views for one in split(map_fields(laid_out, view), n)]
 
 
 def make_ready(made: Made) -> Views:

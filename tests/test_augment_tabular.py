@@ -8,7 +8,7 @@ import imix
 from imix import InputError, Settings
 from imix.augment import Masking, Resampling
 from imix.data import load
-from imix.train.build import make_augment
+from imix.train.views import make_augment
 
 CELLS = [0, 1, 1, 1, 2, 0]  # six numbers of a row, three columns
 

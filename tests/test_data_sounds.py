@@ -28,7 +28,7 @@ from imix.data import load, sounds
 from imix.data.mel import Clip, LogMel
 from imix.data.sounds import decode, find_sounds
 from imix.train import checkpoint
-from imix.train.build import make_view
+from imix.train.views import make_view
 from spoken import spoken_folder
 
 speech_commands = sys.modules["imix.data.speech_commands"]  # imix.data has a function of that name

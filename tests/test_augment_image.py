@@ -29,7 +29,7 @@ from imix.augment.image import (
 from imix.data import load
 from imix.data.cifar import CLASSES
 from imix.data.standardise import Standardise
-from imix.train.build import make_augment
+from imix.train.views import make_augment
 
 N = 24
 SHAPES = [(32, 32), (40, 48), (17, 9)]
