@@ -22,6 +22,7 @@ from imix.errors import InputError
 from imix.mix import Mix
 from imix.softmax import log_sum_exp
 
+FULL = (torch.float32, torch.float64)
 EPS = 1e-6  # bounds the gradient of an embedding that is (nearly) zero
 
 
@@ -65,15 +66,11 @@ def moco(q: Tensor, k: Tensor, queue: Tensor, mix: Mix | None = None, *, tempera
 
 
 def byol(p: Tensor, k: Tensor, mix: Mix | None = None) -> Tensor:
-    """BYOL loss 2 - 2 cos, to both targets with `mix`: Eq. (10) to (12). p, k (N, D); 2N similarities, never N x N."""
+    """BYOL loss 2 - 2 cos, to both targets with `mix`: Eq. (10) to (12). p, k (N, D); N similarities, never N x N."""
     with _full_precision(p):
-        p, k = _full(p), _own_keys(p, _full(k), 0)
-        cosine = F.cosine_similarity(p, k, eps=EPS)
-        if mix is not None:
-            _check_mix(mix, len(p))
-            lam = mix.lam.to(p)
-            cosine = lam * cosine + (1 - lam) * F.cosine_similarity(p, k[mix.partner], eps=EPS)
-        return 2 - 2 * cosine.mean()
+        p, target = _full(p), _mixed(_own_keys(p, _unit(k), 0), mix)
+        cosine = torch.linalg.vecdot(p, target) / p.norm(dim=1).clamp(min=EPS)
+        return torch.rsub(cosine.mean(), 2, alpha=2)  # 2 - 2 cos, in one step each way
 
 
 def supclr(
@@ -136,9 +133,10 @@ def _contrast(q: Tensor, k: Tensor, target: Tensor, own: Tensor | None = None, w
 
 def _own_keys(q: Tensor, k: Tensor, offset: int) -> Tensor:
     """The clean key of each anchor, (n, D)."""
-    if offset + len(q) > len(k):
-        raise InputError(f"{len(q)} anchors from key {offset} on need at least {offset + len(q)} keys; got {len(k)}")
-    return k if len(q) == len(k) else k[offset : offset + len(q)]
+    n, keys = q.shape[0], k.shape[0]
+    if offset + n > keys:
+        raise InputError(f"{n} anchors from key {offset} on need at least {offset + n} keys; got {keys}")
+    return k if n == keys else k[offset : offset + n]
 
 
 def _mixed(positives: Tensor, mix: Mix | None) -> Tensor:
@@ -183,7 +181,7 @@ def _unit(x: Tensor, temperature: float = 1.0) -> Tensor:
 
 
 def _full(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    return x if x.dtype in FULL else x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _full_precision(x: Tensor) -> AbstractContextManager[object]:
