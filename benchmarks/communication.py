@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 import imix
 from imix.distributed import SyncBatchNorm, joined
@@ -72,7 +73,10 @@ def expected(learner: Method, samples: int, ranks: int) -> Traffic:
     )
 
 
-def _reduced(bytes_of: Counter[str], bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+def _reduced(
+    bytes_of: Counter[str],
+    bucket: dist.GradBucket,  # type: ignore[name-defined]
+) -> torch.futures.Future[Tensor]:
     bytes_of["gradients"] += bucket.buffer().nbytes
     work: torch.futures.Future[Tensor] = torch.futures.Future()
     work.set_result(bucket.buffer())
@@ -92,6 +96,7 @@ def count(rank: int, ranks: int, encoder: str, folder: str) -> None:
         bytes_of: Counter[str] = Counter()
         calls: Counter[str] = Counter()
         wrapped = joined(learner)
+        assert isinstance(wrapped, DistributedDataParallel)
         wrapped.register_comm_hook(bytes_of, _reduced)
         kept = dist.all_reduce, dist.all_gather
 
@@ -107,7 +112,7 @@ def count(rank: int, ranks: int, encoder: str, folder: str) -> None:
             calls[kind] += 1
             return kept[1](parts, x)
 
-        dist.all_reduce, dist.all_gather = all_reduce, all_gather
+        dist.all_reduce, dist.all_gather = all_reduce, all_gather  # type: ignore[assignment]
         try:
             wrapped(torch.randn(SAMPLES, *SHAPE), torch.randn(SAMPLES, *SHAPE)).backward()
             learner.update()
@@ -123,7 +128,7 @@ def count(rank: int, ranks: int, encoder: str, folder: str) -> None:
 def counted(encoder: str = "small", ranks: int = 2) -> dict[str, Traffic]:
     """Collectives and bytes of a step of each method, with so many ranks on this machine."""
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(count, (ranks, encoder, folder), ranks)
+        mp.spawn(count, (ranks, encoder, folder), ranks)  # type: ignore[attr-defined,no-untyped-call]
         found = json.loads(Path(folder, "found.json").read_text())
     return {name: Traffic(*numbers) for name, numbers in found.items()}
 

@@ -20,7 +20,7 @@ import torch
 import imix
 from imix.data import Data
 
-MODES = {
+MODES: dict[str, dict[str, Any]] = {
     "launched": {"compile": False, "cuda_graph": False},
     "recorded": {"compile": False, "cuda_graph": True},
     "compiled": {"compile": True, "cuda_graph": False},
@@ -55,11 +55,12 @@ def main() -> None:
     if not torch.cuda.is_available():
         print("no GPU here: nothing to measure")
         return
+    how: dict[str, Any]
     if given.data == "pictures":
         data, how = made_up.pictures(given.samples or 50_000), {"encoder": "resnet18"}
     else:
         data, how = made_up.covtype(given.samples or 15_120), COVTYPE
-    how |= {"method": given.method, "mix": given.mix} | ({"encoder": given.encoder} if given.encoder else {})
+    how = how | {"method": given.method, "mix": given.mix} | ({"encoder": given.encoder} if given.encoder else {})
     for mode in given.modes:
         settings = imix.Settings(epochs=given.epochs, **how, **MODES[mode])
         bare = imix.bench(data, settings, progress=False).bare

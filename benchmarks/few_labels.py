@@ -10,6 +10,7 @@ label. Both get the same logistic regression on the same rows; the columns are s
 import argparse
 import json
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from sklearn import datasets
@@ -28,7 +29,7 @@ TABLES: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
 LABELLED = 10  # rows of each class
 
 
-def trial(table: str, seed: int, settings: dict[str, object]) -> dict[str, float]:
+def trial(table: str, seed: int, settings: dict[str, Any]) -> dict[str, float]:
     """Accuracies for one split, one choice of labelled rows and one training run of each kind."""
     x, y = TABLES[table](return_X_y=True)
     x, x_test, y, y_test = train_test_split(x, y, test_size=0.3, stratify=y, random_state=seed)

@@ -18,6 +18,7 @@ import json
 import math
 import statistics
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ import imix
 from imix import losses
 from imix.data import Data, Tensors, load
 from imix.demo import PLAIN
-from imix.methods import Method
+from imix.methods import Projected
 from imix.mix import Mix
 
 TABLES = {"iris": datasets.load_iris, "wine": datasets.load_wine, "breast cancer": datasets.load_breast_cancer}
@@ -94,7 +95,7 @@ def sgd(model: nn.Module, device: torch.device) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=1e-4, fused=fused)
 
 
-def check_same(learner: Method, model: nn.Module, x: Tensor, temperature: float) -> None:
+def check_same(learner: Projected, model: nn.Module, x: Tensor, temperature: float) -> None:
     """See that both ways are the same network and objective: the same weights and mixing give the same loss."""
     model.load_state_dict(dict(zip(model.state_dict(), learner.state_dict().values(), strict=True)))
     partner, lam = torch.randperm(len(x), device=x.device), torch.rand(len(x), device=x.device)
@@ -140,6 +141,7 @@ def steps(device: torch.device, rounds: int) -> list[list[object]]:
             )
             take, learner = make_step(data, settings)
             model = network(math.prod(x.shape[1:]), widths).to(device)
+            assert isinstance(learner, Projected)
             check_same(learner, model, x, temperature)
             optimizer = sgd(model, device)
 
@@ -186,8 +188,8 @@ def fit(device: torch.device, rounds: int) -> list[list[object]]:
         rows = read().data
         epochs = 100
         ways: dict[str, Callable[[], object]] = {
-            "imix": lambda rows=rows: imix.IMixTransformer(device=str(device), random_state=0).fit(rows),
-            "plain PyTorch": lambda rows=rows, epochs=epochs: plain_fit(rows, epochs, 256, device),
+            "imix": partial(imix.IMixTransformer(device=str(device), random_state=0).fit, rows),
+            "plain PyTorch": partial(plain_fit, rows, epochs, 256, device),
         }
         times = taking_turns(ways, device, rounds, seconds=0.0)
         what: dict[str, object] = {

@@ -65,7 +65,7 @@ COLUMNS, SAMPLES_OF_A_RANK = 54, 32
 
 def work(what: str, size: int, device: torch.device) -> Callable[[], object]:
     """What is timed."""
-    on = {"device": str(device)}
+    on: dict[str, Any] = {"device": str(device)}
     if what == "rows":
         settings = Settings(epochs=1, batch_size=512, **on)
         data = rows(size, 2)
@@ -81,8 +81,8 @@ def work(what: str, size: int, device: torch.device) -> Callable[[], object]:
         source = Tensors(*(part.to(device) for part in (torch.randn(2048, 256), torch.arange(2048) % classes)))
         seen = Encoded(nn.Identity(), source, device)
         return lambda: linear(seen, seen, classes, Linear(epochs=2))
-    method = what.split(",")[0]
-    return make_step(rows(1024, classes), Settings(method=method, batch_size=512, **on))[0]
+    on["method"] = what.split(",")[0]
+    return make_step(rows(1024, classes), Settings(batch_size=512, **on))[0]
 
 
 def measure(what: str, size: int, device: torch.device, seconds: float) -> tuple[float, float]:
