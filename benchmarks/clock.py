@@ -1,6 +1,7 @@
 """How fast something is made, in itself and against something else; and a step as training takes it."""
 
 import argparse
+import json
 import math
 import random
 import statistics
@@ -38,6 +39,16 @@ def rate(make: Callable[[], int], device: torch.device, seconds: float = 4.0) ->
             made += make()
         wait()
     return made / (time.monotonic() - started)
+
+
+def tell_rates(ways: Mapping[str, Callable[[], int]], device: torch.device) -> None:
+    """Views per second of each way: a line of JSON, and a table in the end."""
+    lines = []
+    for way, make in ways.items():
+        found = round(rate(make, device))
+        print(json.dumps({"way": way, "device": str(device), "views per second": found}), flush=True)
+        lines.append([way, f"{found:,}"])
+    print(table(["way", "views per second"], lines))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from clock import table
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -140,14 +141,18 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256, help="samples of a rank")
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 64])
     given = parser.parse_args()
+    lines: list[list[object]] = []
     for name, traffic in counted(given.encoder).items():
         formula = expected(make(name, given.encoder), SAMPLES, 2)
         line = {"method": name, "ranks": 2, "samples": SAMPLES, "counted": vars(traffic), "formula": vars(formula)}
         print(json.dumps(line | {"alike": traffic == formula}), flush=True)
+        lines.append([name, 2, SAMPLES, *vars(traffic).values(), "as counted" if traffic == formula else "differs"])
     for ranks in given.ranks:
         for name in METHODS:
             formula = expected(make(name, given.encoder), given.batch, ranks)
             print(json.dumps({"method": name, "ranks": ranks, "samples": given.batch} | vars(formula)), flush=True)
+            lines.append([name, ranks, given.batch, *vars(formula).values(), ""])
+    print(table(["method", "ranks", "samples", *vars(formula), "formula"], lines))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any
 
 import made_up
 import torch
+from clock import table
 
 import imix
 from imix.data import Data
@@ -42,7 +43,7 @@ def epoch(data: Data, settings: imix.Settings) -> tuple[float, float]:
 
 
 def main() -> None:
-    """One line of JSON for each way of taking steps."""
+    """One line of JSON for each way of taking steps, and a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", choices=("pictures", "covtype"), default="pictures")
     parser.add_argument("--encoder", help="by default resnet18, or the paper's network")
@@ -50,7 +51,7 @@ def main() -> None:
     parser.add_argument("--mix", default="mixup")
     parser.add_argument("--samples", type=int, help="by default as many as CIFAR-10 or CovType has")
     parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--modes", nargs="*", choices=MODES, default=[*MODES])
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=[*MODES])
     given = parser.parse_args()
     if not torch.cuda.is_available():
         print("no GPU here: nothing to measure")
@@ -61,6 +62,7 @@ def main() -> None:
     else:
         data, how = made_up.covtype(given.samples or 15_120), COVTYPE
     how = how | {"method": given.method, "mix": given.mix} | ({"encoder": given.encoder} if given.encoder else {})
+    lines = []
     for mode in given.modes:
         settings = imix.Settings(epochs=given.epochs, **how, **MODES[mode])
         bare = imix.bench(data, settings, progress=False).bare
@@ -70,6 +72,8 @@ def main() -> None:
         found = {"way": mode, "seconds an epoch": round(seconds, 3), "ms a step": round(1e3 * seconds / steps, 2)}
         found |= {"views per second": round(rate), "bare step": round(bare), "of the bare step": round(rate / bare, 3)}
         print(json.dumps({"data": data.name} | how | found | {"first epoch": round(first, 1)}), flush=True)
+        lines.append([*found.values()])
+    print(table([*found], lines))
 
 
 if __name__ == "__main__":

@@ -1,18 +1,18 @@
-"""Views of CIFAR-size images per second: imix on a batch, against torchvision on Pillow images, one by one.
+"""Views of CIFAR-size images per second: imix on a batch, against torchvision on Pillow images, and kornia on a batch.
 
     python benchmarks/image_views.py                 # on the GPU where there is one
     python benchmarks/image_views.py --device cpu
 
-torchvision runs on one core, as one worker of a loader does; multiply by the workers you have.
+torchvision runs on one core, as one worker of a loader does; multiply by the workers you have. kornia (`pip install
+kornia`) is left out where it is not installed.
 """
 
 import argparse
-import json
 from collections.abc import Callable
 
 import numpy as np
 import torch
-from clock import rate
+from clock import tell_rates
 from PIL import Image
 from torch import Tensor
 from torchvision import transforms
@@ -38,8 +38,21 @@ def recorded(make: Callable[[], Tensor]) -> Callable[[], int]:
     return again
 
 
+def with_kornia(x: Tensor) -> Callable[[], int]:
+    """The same steps of kornia, a draw per sample."""
+    from kornia import augmentation
+
+    steps = torch.nn.Sequential(
+        augmentation.RandomResizedCrop((32, 32), scale=(0.2, 1.0)),
+        augmentation.RandomHorizontalFlip(),
+        augmentation.ColorJitter(0.4, 0.4, 0.4, 0.1, p=0.8),
+        augmentation.RandomGrayscale(p=0.2),
+    )
+    return lambda: len(steps(x.float() / 255))
+
+
 def main() -> None:
-    """One line of JSON for each way."""
+    """One line of JSON for each way, and a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--batch", type=int, default=512)
@@ -64,12 +77,13 @@ def main() -> None:
         "imix": lambda: len(views(x.float() / 255)),
         "imix, compiled": lambda: len(compiled(x.float() / 255)),
     }
+    try:
+        ways["kornia"] = with_kornia(x)
+    except ImportError:
+        print("kornia is not installed: left out")
     if device.type == "cuda":
         ways["imix, compiled and recorded"] = recorded(lambda: compiled(x.float() / 255))
-    for way, make in ways.items():
-        print(
-            json.dumps({"way": way, "device": str(device), "views per second": round(rate(make, device))}), flush=True
-        )
+    tell_rates(ways, device)
 
 
 if __name__ == "__main__":

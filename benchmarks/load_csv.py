@@ -15,6 +15,8 @@ import threading
 import time
 from pathlib import Path
 
+from clock import table
+
 COLUMNS = 28
 READ = {
     "imix": """
@@ -69,13 +71,13 @@ def measure(reader: str, path: Path) -> dict[str, object]:
     thread.start()
     code_left = process.wait()
     thread.join()
-    return {"reader": reader, "seconds": round(time.monotonic() - started, 1), "GiB": round(peak / 2**20, 2)} | (
-        {"failed": code_left} if code_left else {}
-    )
+    if code_left:
+        raise SystemExit(f"{reader} failed with {code_left}")
+    return {"reader": reader, "seconds": round(time.monotonic() - started, 1), "GiB": round(peak / 2**20, 2)}
 
 
 def main() -> None:
-    """Write, read twice, print JSON."""
+    """Write, read twice; a line of JSON for each reader, and a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_500_000)
     given = parser.parse_args()
@@ -83,8 +85,12 @@ def main() -> None:
         path = Path(folder) / "higgs.csv"
         write(path, given.rows)
         print(json.dumps({"rows": given.rows, "GB": round(path.stat().st_size / 1e9, 2)}), flush=True)
+        lines = []
         for reader in READ:
-            print(json.dumps(measure(reader, path)), flush=True)
+            found = measure(reader, path)
+            print(json.dumps(found), flush=True)
+            lines.append([*found.values()])
+        print(table([*found], lines))
 
 
 if __name__ == "__main__":

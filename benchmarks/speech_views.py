@@ -8,12 +8,11 @@ installed, imix is measured alone.
 """
 
 import argparse
-import json
 from collections.abc import Callable
 
 import numpy as np
 import torch
-from clock import rate
+from clock import tell_rates
 
 from imix.augment import speech
 from imix.augment.speech import SpeechViews
@@ -60,7 +59,7 @@ def with_librosa(rng: np.random.Generator, waves: np.ndarray, noises: np.ndarray
 
 
 def main() -> None:
-    """One line of JSON for each way."""
+    """One line of JSON for each way, and a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--batch", type=int, default=512)
@@ -79,11 +78,8 @@ def main() -> None:
         plain = with_librosa(rng, waves[:64, 0].cpu().numpy(), noise[:, 0].astype(np.float32) / 32768)
         ways["librosa, one core"] = plain
     except ImportError:
-        pass
-    for way, make in ways.items():
-        print(
-            json.dumps({"way": way, "device": str(device), "views per second": round(rate(make, device))}), flush=True
-        )
+        print("librosa is not installed: left out")
+    tell_rates(ways, device)
 
 
 if __name__ == "__main__":
