@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import torchvision
 
 from imix.data.arrays import Parts, read_npz
 from imix.data.cache import CACHE
@@ -48,6 +47,8 @@ def _cifar(name: str, folder: str | None) -> Parts:
         for place in (Path(folder), Path(folder) / inner):
             if (place / test).is_file():
                 return Parts(*_binary([place / file for file in train], labels), *_binary([place / test], labels))
+    import torchvision  # with it comes torch's compiler, which takes as long as torch itself
+
     kind = torchvision.datasets.CIFAR10 if name == "cifar10" else torchvision.datasets.CIFAR100
     try:
         parts = [kind(folder or CACHE, train=train, download=folder is None) for train in (True, False)]

@@ -3,7 +3,6 @@
 from typing import Literal
 
 import torch.nn.functional as F
-import torchvision
 from torch import Tensor, nn
 
 from imix.errors import InputError
@@ -22,6 +21,8 @@ def resnet(depth: int, channels: int = 3, stem: Literal["small", "standard"] = "
         raise InputError(f"no ResNet of depth {depth}; choose from {', '.join(map(str, DEPTHS))}")
     if stem not in ("small", "standard"):
         raise InputError(f"unknown stem {stem!r}; choose small or standard")
+    import torchvision  # with it comes torch's compiler, which takes as long as torch itself
+
     model = getattr(torchvision.models, f"resnet{depth}")()
     kernel, stride, padding = (3, 1, 1) if stem == "small" else (7, 2, 3)
     model.conv1 = Stem(channels, 64, kernel, stride, padding, bias=False)
