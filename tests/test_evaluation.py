@@ -309,6 +309,7 @@ def test_a_run_folder_holds_all_that_is_needed(run):
     assert config["settings"]["method"] == "npair"
     reading = asdict(imix.Reading())
     expected = {"name": "digits", "samples": 1297, "shape": [1, 8, 8], "reading": reading, "table": None}
+    assert len(config["data"].pop("fingerprint")) == 16
     assert config["data"] == expected
 
 

@@ -139,6 +139,8 @@ def test_a_table_of_other_values_makes_another_arm(runs):
     other = other_than(first, "data", table=table)
     assert len(group([first, other])) == 2
     assert differences([told(first), told(other)]) == ["table_values"]
+    other = other_than(first, "data", fingerprint="another")
+    assert [arm.name.split(", ")[1] for arm in group([first, other])][1] == "fingerprint another"
 
 
 def test_the_place_of_data_and_the_seed_make_no_other_arm(runs):

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import json
 import math
 import os
 import random
@@ -295,6 +296,12 @@ def test_resuming_with_other_settings_or_data_is_refused(table, tmp_path):
         imix.pretrain(table[0], replace(SMALL, temperature=0.5), out=tmp_path / "run", resume=True, progress=False)
     with pytest.raises(InputError, match="samples is 70, and 60 was given"):
         imix.pretrain(table[0][:60], SMALL, out=tmp_path / "run", resume=True, progress=False)
+    with pytest.raises(InputError, match="its data had other values"):
+        imix.pretrain(table[0].flip(0), SMALL, out=tmp_path / "run", resume=True, progress=False)
+    older = json.loads((tmp_path / "run" / "config.json").read_text())
+    del older["data"]["fingerprint"]
+    (tmp_path / "run" / "config.json").write_text(json.dumps(older))
+    imix.pretrain(table[0].flip(0), SMALL, out=tmp_path / "run", resume=True, progress=False)
 
 
 def test_a_folder_with_a_run_is_refused_unless_told(table, tmp_path):

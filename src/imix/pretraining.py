@@ -89,6 +89,7 @@ def _pretrain(data: Data, made: Made, folder: Path | None, overwrite: bool, prog
             "shape": data.train.shape,
             "reading": asdict(data.reading),
             "table": None if data.table is None else data.table.to_json(),
+            "fingerprint": data.train.fingerprint(),
         },
         "machine": {"ranks": distributed.world_size()},
         "architecture": made.architecture,
@@ -173,6 +174,10 @@ def _check_same(folder: Path, before: dict[str, Any], config: dict[str, Any]) ->
                 continue
             if name == "table":
                 raise InputError(f"cannot resume {str(folder)!r}: its table had other columns or values")
+            if name == "fingerprint":
+                if was.get(name) and given.get(name):  # or it is older, or its data is not in memory
+                    raise InputError(f"cannot resume {str(folder)!r}: its data had other values")
+                continue
             now = f"{given[name]!r} was given" if name in given else "this version of imix does not know that"
             more = "; a run cannot be lengthened, since its learning rate follows from it" if name == "epochs" else ""
             raise InputError(f"cannot resume {str(folder)!r}: its {name} is {was.get(name)!r}, and {now}{more}")

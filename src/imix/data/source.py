@@ -1,5 +1,6 @@
 """What training and evaluation ask of data: how many samples, batches of chosen rows, and labels if there are any."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,8 @@ from imix.data.mel import Clip
 from imix.data.table import Table
 from imix.errors import InputError
 from imix.settings import Reading
+
+OF_FINGERPRINT = 1_000  # samples
 
 
 class Source(ABC):
@@ -37,6 +40,10 @@ class Source(ABC):
     def sample(self, n: int) -> Batch:
         """The first n samples, or all where there are fewer."""
         return next(self.batches([torch.arange(min(n, len(self)))]))[0]
+
+    def fingerprint(self) -> str | None:
+        """What samples are known by when they come again; None where they are not in memory and so may change."""
+        return None
 
     def nbytes(self) -> int:
         """Memory that all samples would take on a device; 0 where the source streams them."""
@@ -86,6 +93,15 @@ class Tensors(Source):
         """The source of those rows alone."""
         labels = None if self.labels is None else self.labels[rows]
         return Tensors(map_fields(lambda x: x[rows], self.inputs), labels)
+
+    def fingerprint(self) -> str:
+        """By some of them, evenly spread."""
+        n = min(len(self), OF_FINGERPRINT)
+        some = self.take(torch.arange(n) * len(self) // n)
+        digest = hashlib.sha256()
+        for values in fields(some.inputs):
+            digest.update(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()[:16]
 
     def nbytes(self) -> int:
         """Memory the samples take."""

@@ -15,7 +15,8 @@ from imix.evaluation import Result, evaluate
 from imix.run import Run
 from imix.settings import METHODS, SURROUNDINGS
 
-FOLLOWS = ("samples", "shape", "clip", "table", "table_values", "weights")  # mostly from the rest: names do without
+# What mostly follows from the rest: names do without.
+FOLLOWS = ("samples", "shape", "clip", "table", "table_values", "fingerprint", "weights")
 OPTIONAL = ("label", "test", *FOLLOWS)  # where there may be none; other things that are not given have a default
 OF_INPUTS = ", of the inputs"  # how a column of `evaluate(..., inputs=True)` ends
 
@@ -98,6 +99,7 @@ def told(run: Run) -> dict[str, Any]:
         "samples": data.get("samples"),
         "table": None if table is None else str(table),
         "table_values": None if table is None else fitted,
+        "fingerprint": data.get("fingerprint"),
         **{f"own {name}": value for name, value in run.own.items()},
         "weights": sum(weight.numel() for weight in run.encoder.parameters()),
     }
