@@ -538,7 +538,7 @@ def test_figures_are_drawn():
     assert {cell.x for cell in cells} == {200, 2000}
     lines = [found(cell, 0, 90.0 + number) for number, cell in enumerate(cells)]
     drawn = picture(figure, cells, lines, 1, Switches())
-    assert drawn.count("<polyline") == 2 and drawn.count("<circle") == 4 and drawn.count("stroke-dasharray") == 2
+    assert drawn.count("<polyline") == 2 and drawn.count("<circle") == 6 and drawn.count("stroke-dasharray") == 2
     assert ">epochs<" in drawn and ">2000<" in drawn
     assert "nothing has been run" in picture(figure, cells, [], 1, Switches())
 

@@ -58,12 +58,16 @@ def _panel(name: str, axis: str, points: Lines) -> str:
     rows = list(dict.fromkeys(row for row, _ in points))
     for at, ((row, column), line) in enumerate(points.items()):
         colour = COLOURS[rows.index(row) % len(COLOURS)]
-        stroke = f'stroke="{colour}" stroke-width="2"' + ("" if "+" in column else ' stroke-dasharray="5 4"')
+        mixed = "+" in column
+        stroke = f'stroke="{colour}" stroke-width="2"'
+        dot = f'r="4" fill="{colour if mixed else "white"}" {stroke}'
+        stroke += "" if mixed else ' stroke-dasharray="5 4"'
         path = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in sorted(line))
         drawn += f'<polyline points="{path}" fill="none" {stroke}/>'
-        drawn += "".join(f'<circle cx="{across(x):.1f}" cy="{down(y):.1f}" r="3" fill="{colour}"/>' for x, y in line)
+        drawn += "".join(f'<circle cx="{across(x):.1f}" cy="{down(y):.1f}" {dot}/>' for x, y in line)
         y = HEIGHT + 20 * at + 4
         drawn += f'<line x1="{MARGIN}" x2="{MARGIN + 30}" y1="{y}" y2="{y}" {stroke}/>'
+        drawn += f'<circle cx="{MARGIN + 15}" cy="{y}" {dot}/>'
         label = ", ".join(filter(None, (row, column)))
         drawn += f'<text x="{MARGIN + 40}" y="{y + 4}">{html.escape(label)}</text>'
     return drawn
