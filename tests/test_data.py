@@ -8,6 +8,7 @@ import pytest
 import soundfile
 import torch
 from PIL import Image
+from scipy import sparse
 
 import imix
 from imix import InputError, Reading, Settings
@@ -61,13 +62,19 @@ def test_the_callers_array_is_not_changed_by_training():
         (np.array([[0, 1], [np.nan, 2], [np.inf, 0]]), None, "column '0' .* has 1 infinite values, the first in row 2"),
         (np.full((2, 2), 1e300), None, "too large"),
         (np.ones((4, 0)), None, r"got shape \(4, 0\)"),
-        (np.ones((4, 2)), [0, 1, 0.5, 1], "have fractions"),
+        (np.ones((4, 2)), [0, 1, 0.5, 1], r"labels are classes, and those of the data are numbers such as 0\.5"),
+        (np.ones((4, 2)), [0, 1, np.inf, 1], "numbers such as inf"),
+        (None, None, "there is no data"),
+        (torch.eye(4).to_sparse(), None, r"give x\.to_dense"),
+        (sparse.eye(4).tocsr(), None, r"give x\.toarray"),
+        (object(), None, "must be numbers; got object"),
         (np.ones((2, 2)), [np.nan, np.nan], "none of the samples of the data has a label"),
         (np.ones((3, 2)), np.array(["a", None, 1], dtype=object), "cannot be sorted"),
         ([torch.ones(3), torch.ones(3)], None, "ambiguous"),
         (torch.ones(3, 2, dtype=torch.complex64), None, "complex"),
         (np.ones(5), None, r"first axis, \(N, \.\.\.\); got shape \(5,\)"),
         (np.array([["a", "b"]]), None, "must be numbers"),
+        (np.array([[1, "b"]], dtype=object), None, "must be numbers; got an array of object; rows with text .* frame"),
         (np.ones((0, 3)), None, "no samples"),
         ((np.ones((4, 2)), np.ones((3, 2))), None, r"same number of samples; got \[4, 3\]"),
         ("digits", [1, 2], "brings its own"),

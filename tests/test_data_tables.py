@@ -743,7 +743,7 @@ def test_rows_without_a_label_are_trained_on_and_not_evaluated_on():
 def test_labels_that_are_no_classes_or_not_there_are_refused(csv, tmp_path):
     with pytest.raises(InputError, match=r"no column 'targte' \(did you mean 'target'\?\); it has .*'target'"):
         load(csv, Reading(label="targte"))
-    with pytest.raises(InputError, match=r"'income' of .* has fractions, and labels are classes"):
+    with pytest.raises(InputError, match=r"'income' of .* has fractions or infinite values, and labels are classes"):
         load(csv, Reading(label="income"))
     with pytest.raises(InputError, match="no values"):
         load(csv, Reading(label="empty"))
@@ -962,3 +962,83 @@ def test_a_file_that_is_not_ucis_is_refused(tmp_path):
     np.savetxt(tmp_path / "covtype.data", np.ones((3, 4)), delimiter=",")
     with pytest.raises(InputError, match="not UCI's file: it has 3 rows of 4 columns; 55 columns"):
         load("covtype", Reading(data_dir=str(tmp_path)))
+
+
+# --- what a stranger's table may hold --------------------------------------------------------------------------------
+
+
+def test_a_class_called_none_is_a_class_and_a_gap_elsewhere(tmp_path):
+    path = tmp_path / "risk.csv"
+    rows = [("none", 1.5, "x"), ("mild", "None", "none"), ("NA", 2.5, "x"), ("", 3.5, "y"), ("severe", 4.5, "y")] * 8
+    path.write_text("risk,dose,arm\n" + "".join(f"{risk},{dose},{arm}\n" for risk, dose, arm in rows))
+    data = load(path, Reading(label="risk"))
+    assert data.class_names == ["mild", "none", "severe"]
+    assert (data.train.labels < 0).sum() == 16  # NA and nothing
+    assert data.table.kinds == {"dose": "numeric", "arm": "categorical"}
+    without = load(path, Reading(columns={"risk": "drop"}))
+    assert torch.equal(data.train.inputs, without.train.inputs)
+
+
+def test_what_rows_without_a_label_do_to_an_evaluation_is_said(tmp_path):
+    path = tmp_path / "some.csv"
+    rows = ["a", "b", "", "a", "b"] * 10
+    path.write_text("y,v,w\n" + "".join(f"{y},{n * 0.37 % 1},{n * 0.73 % 1}\n" for n, y in enumerate(rows)))
+    run = imix.pretrain(path, QUICK, Reading(label="y"), progress=False)
+    found = imix.evaluate(run, protocol="knn", constants=imix.evaluation.KNN(k=3))
+    assert found.constants["unlabelled"] == 10 and found.constants["train"] == 32 and "unlabelled 10" in str(found)
+
+
+def test_a_line_that_tells_excel_the_delimiter_is_no_header(tmp_path):
+    path = tmp_path / "excel.csv"
+    path.write_text("sep=;\r\na;b\r\n" + "1,5;x\r\n2,25;y\r\n" * 20, newline="")
+    table = load(path).table
+    assert table.kinds == {"a": "numeric", "b": "categorical"}
+
+
+def test_a_first_line_that_was_taken_for_a_row_is_hinted_at(tmp_path):
+    path = tmp_path / "years.csv"
+    path.write_text("2019,2020\n" + "1.5,3\n2.5,4\n" * 20)
+    with pytest.raises(InputError, match=r"no column '2020'; it has '0', '1', since its first line .*--header yes"):
+        load(path, Reading(label="2020"))
+    data = load(path, Reading(label="2020", header="yes"))
+    assert data.class_names == ["3", "4"]
+
+
+def test_sparse_columns_of_pandas_are_numbers():
+    values = np.random.default_rng(0).normal(size=200) * (np.arange(200) % 3 == 0)
+    sparse = pandas.DataFrame({"a": pandas.arrays.SparseArray(values, fill_value=0.0)})
+    dense = pandas.DataFrame({"a": values})
+    assert torch.equal(load(sparse).train.inputs, load(dense).train.inputs)
+
+
+@pytest.mark.parametrize("start", [1_700_000_000_000_000_000, -(2**62), 2**63 + 5])
+def test_large_whole_numbers_that_lie_close_are_told_apart(start):
+    order = np.random.default_rng(0).permutation(1000)
+    column = np.array([start + int(number) for number in order], np.uint64 if start > 2**63 else np.int64)
+    many = load(pandas.DataFrame({"id": column, "v": np.random.default_rng(1).normal(size=1000)}))
+    assert many.table.kinds["id"] == "numeric"
+    few = load(pandas.DataFrame({"id": column // 10**6 * 10**6 + column % 3, "v": order * 0.5}))
+    assert few.table.kinds["id"] == "categorical"
+
+
+def test_a_folder_of_tables_is_told_to_be_one_file(tmp_path):
+    pandas.DataFrame({"a": [0.5, 1.5]}).to_parquet(tmp_path / "part-0.parquet")
+    with pytest.raises(InputError, match="a table is one file"):
+        load(tmp_path)
+
+
+def test_gaps_are_named_to_a_run_that_was_trained_without():
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    run = imix.pretrain(x, QUICK, progress=False)
+    with pytest.raises(InputError, match="trained on arrays without gaps"):
+        imix.embed(run, np.where(x > 1, np.nan, x))
+
+
+def test_labels_that_are_empty_text_or_infinite():
+    x = np.random.default_rng(0).normal(size=(4, 2))
+    assert load(x, labels=["a", "", "b", "a"]).train.labels.tolist() == [0, -1, 1, 0]
+    assert load(x, labels=np.array(["a", "", None, "b"], dtype=object)).train.labels.tolist() == [0, -1, -1, 1]
+    frame = pandas.DataFrame({"a": x[:, 0], "y": [1.0, np.inf, 2.0, 1.0]})
+    with pytest.raises(InputError, match=r"'y' .* infinite"):
+        load(frame, Reading(label="y"))
+    assert torch.equal(load(x.astype(object)).train.inputs, load(x).train.inputs)

@@ -628,7 +628,7 @@ def test_results_in_the_docs_are_of_trainings_that_there_are():
         assert {line.run for line in read(path)} <= known
 
 
-def test_every_training_can_be_spelled_out_as_commands(monkeypatch, capsys):
+def test_every_training_can_be_spelled_out_as_commands(monkeypatch, capsys, tmp_path):
     seen = []
 
     def start(data, settings, reading, **others):
@@ -651,3 +651,10 @@ def test_every_training_can_be_spelled_out_as_commands(monkeypatch, capsys):
     said = capsys.readouterr().out
     assert said.count("imix pretrain covtype ") == 6
     assert said.count("imix evaluate runs/covtype-") == 2 * said.count(" --protocol knn") == 12
+    (tmp_path / "cifar10").mkdir()
+    given = ["--row", "CIFAR-10", "--commands", "--data-dir", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["imix", "reproduce", "tableC1", *given])
+    main()
+    for line in filter(None, capsys.readouterr().out.splitlines()):
+        told = "imix pretrain cifar10 " in line or "--data cifar10 " in line  # a run remembers where its own is
+        assert (f"--data-dir {tmp_path / 'cifar10'}" in line) == told, line

@@ -291,7 +291,7 @@ def reproduce(
         print(listing(asked, out, budget))
         return
     if commands:
-        print(spelled_out(asked))
+        print(spelled_out(asked, data_dir))
         return
     if slurm:
         path = script("-".join(names), asked, sys.argv[2:], out)

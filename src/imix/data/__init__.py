@@ -69,6 +69,8 @@ def load(
         raise InputError(
             f"reading must be imix.Reading(...), and labels are given by name; got {type(reading).__name__}"
         )
+    if data is None:
+        raise InputError("there is no data; give a name, a path, a frame, arrays or tensors")
     if isinstance(data, Dataset | DataLoader):
         raise InputError("give the samples of a torch Dataset as one tensor (and labels=...), or write an imix Source")
     if not isinstance(data, Data):
@@ -96,6 +98,8 @@ def read_as_before(
         # A run remembers where things are.
         reading = replace(reading, test=_absolute(reading.test), data_dir=_absolute(reading.data_dir))
         return take_fraction(_read(data, reading, table), reading.fraction)
+    if hasattr(data, "toarray"):
+        raise InputError("samples must be dense; got a sparse matrix: give x.toarray()")
     if reading.test:
         raise InputError(TEST_PLACE)
     read = Data(GIVEN, data, reading=reading) if isinstance(data, Source) else None
@@ -146,9 +150,9 @@ def _read_folder(folder: Path, reading: Reading) -> Data:
             f"{str(folder)!r} holds {len(pictures)} images and {len(sounds)} sounds; give a folder of one kind"
         )
     if not pictures and not sounds:
-        raise InputError(
-            f"there are no images ({', '.join(PICTURES)}) and no sounds ({', '.join(SOUNDS)}) in {str(folder)!r}"
-        )
+        tables = "; a table is one file: name it" if find_files(folder, TABLES) else ""
+        kinds = f"no images ({', '.join(PICTURES)}) and no sounds ({', '.join(SOUNDS)})"
+        raise InputError(f"there are {kinds} in {str(folder)!r}{tables}")
     return read_sounds(folder, reading) if sounds else read_pictures(folder, reading)
 
 

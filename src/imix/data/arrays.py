@@ -1,5 +1,6 @@
 """Arrays and tensors, from memory or .npy and .npz files, as samples and labels: checked at the border."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,18 +51,18 @@ def samples(inputs: Any, name: str) -> Batch:
 def class_numbers(labels: Any, n: int, name: str, known: Any = None) -> tuple[Tensor, np.ndarray]:
     """Labels (N,) as 0, 1, ... and the classes these stand for: those `known`, or all there are, sorted.
 
-    NaN and None are no labels; they become -1.
+    NaN, None and empty text are no labels; they become -1.
     """
     values = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
     if values.shape != (n,):
         raise InputError(f"the {n} samples of {name} need labels of shape ({n},); got {values.shape}")
-    missing = values != values  # NaN
+    missing = values == "" if values.dtype.kind == "U" else values != values  # NaN
     if values.dtype.kind == "O":
-        missing = np.array([value is None or value != value for value in values], bool)
+        missing = np.array([value is None or value != value or value == "" for value in values], bool)
     numbers, values = np.full(n, -1), values[~missing]
     if values.dtype.kind == "f":
-        if not (values == np.round(values)).all():
-            raise InputError(f"labels are classes, and those of {name} have fractions, such as {values[0]:g}")
+        if (odd := ~np.isfinite(values) | (values != np.round(values))).any():
+            raise InputError(f"labels are classes, and those of {name} are numbers such as {values[odd][0]:g}")
         values = values.astype(np.int64)
     if not len(values):
         raise InputError(f"none of the samples of {name} has a label; give none at all")
@@ -89,6 +90,8 @@ def _tensors(inputs: Any) -> Batch:
     if isinstance(inputs, Tensor):
         if inputs.is_complex():
             raise InputError("samples must be real numbers; got a complex tensor")
+        if inputs.layout != torch.strided:
+            raise InputError("samples must be dense; got a sparse tensor: give x.to_dense()")
         return inputs.detach()
     if isinstance(inputs, dict):
         return {key: _tensors(value) for key, value in inputs.items()}
@@ -103,8 +106,12 @@ def _tensors(inputs: Any) -> Batch:
             f"samples must all have one shape ({first_line(error)}); pad them, and give their lengths or a mask as "
             "another field"
         ) from error
+    if array.dtype.kind == "O" and array.ndim:  # of numbers, perhaps
+        with suppress(TypeError, ValueError):
+            array = array.astype(np.float64)
     if array.dtype.kind not in "biuf":
-        raise InputError(f"samples must be numbers; got an array of {array.dtype}")
+        kind = f"an array of {array.dtype}" if array.ndim else type(inputs).__name__
+        raise InputError(f"samples must be numbers; got {kind}; rows with text are given as a frame")
     if array.dtype != np.uint8:
         with np.errstate(over="ignore"):  # what is too large for float32 is refused by name below
             array = array.astype(np.float32, copy=False)

@@ -17,6 +17,7 @@ from imix.errors import InputError
 
 FEW = 10  # whole numbers with at most so many different values, a tenth of the rows at most, are categories
 MANY = 100  # a categorical column keeps its most frequent values up to so many; the others count as unknown
+EXACT = 2**53  # up to here every whole number is a float
 PARTS = ("year", "month", "day", "weekday", "hour", "minute", "second")
 
 
@@ -137,6 +138,8 @@ def find_kind(column: Any, numbers: bool = False) -> tuple[str, str]:
     if pa.types.is_dictionary(kind):
         return "categorical", ""
     if is_measured(kind):
+        if pa.types.is_integer(kind) and abs(lowest := pc.min(column).as_py()) >= EXACT:
+            column = pc.subtract(column, pa.scalar(lowest, kind))  # what floats cannot tell apart
         return _kind_of_numbers(as_numbers(column), numbers)
     if not pa.types.is_string(kind):
         return "drop", f"it holds values of type {kind}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from imix.data.frame import Frame, place_for_arrow
-from imix.data.values import MISSING
+from imix.data.values import MISSING, WORDS
 from imix.errors import InputError, StorageError, first_line, storing
 from imix.progress import Told
 
@@ -24,12 +24,15 @@ WITH_COMMA = r"^[-+]?(?:\d+|\d*,\d+)(?:[eE][-+]?\d+)?$"  # a number, whole or wi
 FRACTION = r"(?<![^;\t|])\s*[-+]?\d*,\d+(?:[eE][-+]?\d+)?\s*(?![^;\t|])"  # one with a comma, between other delimiters
 
 
-def read_csv(path: Path, kinds: Mapping[str, str] | None = None, header: str = "auto") -> Frame:
+def read_csv(
+    path: Path, kinds: Mapping[str, str] | None = None, header: str = "auto", label: str | None = None
+) -> Frame:
     """A CSV file: comma, semicolon, tab or bar, plain or compressed, in UTF-8.
 
     The first line names the columns. With `header` "no", or "auto" and a first line of numbers other than 0, 1, 2, ...,
     it is a row, and the columns are called 0, 1, ... Types are found out from the whole file; a column whose kind is
-    known to be categorical stays text. Where semicolons delimit, 2,5 is 2.5.
+    known to be categorical stays text, and so does the label, among whose classes may be one called "none". Where
+    semicolons delimit, 2,5 is 2.5.
     """
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
@@ -37,7 +40,8 @@ def read_csv(path: Path, kinds: Mapping[str, str] | None = None, header: str = "
     skipped, delimiter, columns = _header(path, header)
     Frame(str(path), tuple(columns), 1, lambda name: None)  # names that occur twice are refused before the work
     text = pa.string()
-    kept = {name for name, kind in (kinds or {}).items() if kind == "categorical"}
+    kept = {label, *(name for name, kind in (kinds or {}).items() if kind == "categorical")}
+    gaps = [text for text in MISSING if label is None or text not in WORDS]  # other columns have theirs found later
     types = {name: text for name in columns if name in kept}
     block, failures = BLOCK, 0
     marks = ".," if delimiter == ";" else "."
@@ -49,7 +53,7 @@ def read_csv(path: Path, kinds: Mapping[str, str] | None = None, header: str = "
             arrow_csv.ReadOptions(block_size=block, column_names=columns, skip_rows=skipped),
             arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             arrow_csv.ConvertOptions(
-                column_types=types, null_values=MISSING, strings_can_be_null=True, decimal_point=mark
+                column_types=types, null_values=gaps, strings_can_be_null=True, decimal_point=mark
             ),
         )
 
@@ -99,9 +103,11 @@ def _header(path: Path, header: str) -> tuple[int, str, list[str]]:
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"cannot read {path} as .csv: {first_line(error)}") from error
     text = start.lstrip("\r\n")
+    said = re.match(r"sep=(.)\r?\n", text)  # which is how some files tell Excel
+    text = text[said.end() :] if said else text
     blank = start[: len(start) - len(text)].count("\n")
     unquoted = re.sub(r'"(?:[^"]|"")*"', "", text).splitlines() or [""]
-    delimiter = _delimiter(unquoted[0])
+    delimiter = said[1] if said else _delimiter(unquoted[0])
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         names = [name.strip() for name in next(reader, [])]
@@ -136,7 +142,7 @@ def _check_quotes(path: Path, table: Any) -> None:
         while block := stream.read(BLOCK):
             quotes += block.count(b'"')
     if quotes % 2:
-        raise InputError(f"cannot read {path} as .csv: a quote in row {table.num_rows} is never closed")
+        raise InputError(f"cannot read {path} as .csv: a quote in its last row, {table.num_rows - 1}, is never closed")
 
 
 def _is_number(text: str, delimiter: str) -> bool:

@@ -52,7 +52,9 @@ class Frame:
         """Refuse a name that no column has."""
         if name not in self.columns:
             guess = did_you_mean(name, self.columns)
-            raise InputError(f"{self.name} has no column {name!r}{guess}; it has {listed(self.columns)}")
+            numbered = self.marks and self.columns == tuple(map(str, range(len(self.columns))))
+            hint = ", since its first line was taken for a row (or else: --header yes)" if numbered else ""
+            raise InputError(f"{self.name} has no column {name!r}{guess}; it has {listed(self.columns)}{hint}")
 
     def part(self, start: int, stop: int) -> "Frame":
         """The rows from `start` up to `stop`."""
@@ -142,6 +144,8 @@ def _chunked(values: Any) -> Any:
     """A column of pandas or NumPy as arrow; values of kinds that arrow does not know, or of several, become text."""
     import pyarrow as pa
 
+    if hasattr(values, "sparse"):
+        values = values.sparse.to_dense()
     dtype = values.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "iuf" and not (dtype.isnative and dtype.itemsize <= 8):
         values = values.astype(np.float64 if dtype.kind == "f" else dtype.newbyteorder("="))

@@ -20,14 +20,13 @@ def read_frames(path: Path, reading: Reading, table: Table | None = None) -> lis
 
     What a file's text means is decided once, by the training rows.
     """
-    label = {} if reading.label is None else {reading.label: "categorical"}
     kinds = reading.columns if table is None else table.kinds
-    train = _read(path, kinds | label, reading.header)
+    train = _read(path, kinds, reading)
     if reading.test is None:
         return [train]
     if table is None:
         kinds = {name: kind for name, (kind, _) in find_kinds(train, reading.columns, reading.label).items()}
-    return [train, _read(Path(reading.test), kinds | label, reading.header)]
+    return [train, _read(Path(reading.test), kinds, reading)]
 
 
 def encode_frames(frames: Sequence[Frame], reading: Reading, table: Table | None) -> tuple[Table, list[Tensor]]:
@@ -72,10 +71,10 @@ def encode_labels(
         return [None] * len(frames), []
     if not classes:
         raise InputError(f"the label column {label!r} of {frames[0].name} has no values")
-    if numbers and has_fractions(np.array(classes, float)):
+    if numbers and (has_fractions(values := np.array(classes, float)) or np.isinf(values).any()):
         raise InputError(
-            f"column {label!r} of {frames[0].name} has fractions, and labels are classes; to keep it out of the "
-            f"samples use --columns {label} drop"
+            f"column {label!r} of {frames[0].name} has fractions or infinite values, and labels are classes; to keep "
+            f"it out of the samples use --columns {label} drop"
         )
     for frame, names in zip(frames, found, strict=True):
         if unseen := sorted(set(names) - set(classes)):
@@ -84,8 +83,10 @@ def encode_labels(
     return [torch.from_numpy(place.astype(np.int64)) for place in places], classes
 
 
-def _read(path: Path, kinds: Mapping[str, str], header: str) -> Frame:
-    return read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path, kinds, header)
+def _read(path: Path, kinds: Mapping[str, str], reading: Reading) -> Frame:
+    if path.suffix.lower() == ".parquet":
+        return read_parquet(path)
+    return read_csv(path, kinds, reading.header, reading.label)
 
 
 def _in_order(name: str) -> tuple[bool, float, str]:

@@ -107,8 +107,8 @@ def _whole(labels: np.ndarray, path: Path) -> np.ndarray:
 
 
 def _find(folder: str, names: tuple[str, ...]) -> Path:
-    for name in names:
-        if (path := Path(folder) / name).is_file():
+    for path in (Path(folder), *(Path(folder) / name for name in names)):
+        if path.is_file():
             return path
     raise InputError(f"there is none of {', '.join(names)} in {folder!r}")
 

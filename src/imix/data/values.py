@@ -13,6 +13,7 @@ import numpy as np
 from imix.errors import InputError
 
 MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none", "<NA>", "NaT")
+WORDS = ("None", "none")  # of these, what may well be the name of a class
 # A number as text; with a leading zero it is a code (a zip, an id).
 NUMBER = re.compile(r"[-+]?(?:0|[1-9]\d*|(?=\.\d))(?:\.\d*)?(?:[eE][-+]?\d+)?")
 WHOLE = re.compile(r"[-+]?\d+")

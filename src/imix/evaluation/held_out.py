@@ -14,6 +14,7 @@ HELD_OUT = 0.2  # of the samples of data that has no test part
 
 def with_test(data: Data, seed: int, labelled: bool = True) -> tuple[Data, dict[str, Any]]:
     """Data that surely has test samples, `labelled` ones unless said otherwise, and how it got them."""
+    given = len(data.train) + len(data.test or ())
     if labelled:
         train = _labelled(data.train, f"the training samples of {data.name}", data)
         place = data.reading.test or f"the test samples of {data.name}"
@@ -21,16 +22,18 @@ def with_test(data: Data, seed: int, labelled: bool = True) -> tuple[Data, dict[
         data = replace(data, train=train, test=test)
         if classes_of(data) < 2:
             raise InputError(f"all samples of {data.name} are of one class, so there is nothing to tell apart")
+    without = given - len(data.train) - len(data.test or ())
+    unlabelled = {"unlabelled": without} if without else {}
     sizes = {"train": len(data.train)}
     if data.test is not None:
         file = {"test_file": data.reading.test} if data.reading.test else {}
-        return data, sizes | {"test": len(data.test)} | file
+        return data, sizes | {"test": len(data.test)} | file | unlabelled
     if len(data.train) < 5:
         raise InputError(f"{data.name} has no test samples, and {len(data.train)} are too few to hold some out")
     labels = data.train.labels if labelled else None
     kept, held_out = divided(torch.zeros(len(data.train)) if labels is None else labels, HELD_OUT, seed)
     train, test = data.train.take(kept), data.train.take(held_out)
-    told = {"train": len(train), "test": f"{len(test)} held out of train", "seed": seed}
+    told = {"train": len(train), "test": f"{len(test)} held out of train", "seed": seed} | unlabelled
     return replace(data, train=train, test=test), told
 
 

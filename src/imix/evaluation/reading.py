@@ -48,6 +48,8 @@ def load_for(
     if label is not None and not columns:  # what was no input may be a label
         reading = replace(reading, columns={k: v for k, v in reading.columns.items() if k != reading.label})
     dataset = read_as_before(data, reading, labels=labels, table=run.table)
+    if dataset.table is not None and run.table is None:
+        raise InputError(f"the run was trained on arrays without gaps, and {dataset.name} is a table or has gaps")
     shape = run.config["architecture"]["shape"]
     if shape is not None and dataset.train.shape != tuple(shape):
         raise InputError(
@@ -56,8 +58,6 @@ def load_for(
     if label is not None and dataset.train.labels is None:
         frames_of(data, dataset, [label])
         raise InputError(f"column {label!r} is empty")
-    if dataset.table is not None and run.table is None:
-        raise InputError(f"the run was trained on arrays without gaps, and {dataset.name} is a table or has gaps")
     return dataset
 
 

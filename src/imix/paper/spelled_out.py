@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from imix.paper.budget import Job, Wanted, all_jobs
@@ -11,26 +12,35 @@ from imix.paper.recipes import IMAGES
 from imix.settings import Reading, Settings
 
 
-def spelled_out(asked: Sequence[Wanted]) -> str:
+def spelled_out(asked: Sequence[Wanted], data_dir: Path | None = None) -> str:
     """A few lines for each training: how it is pretrained, and how it is measured."""
-    return "\n\n".join("\n".join(commands_of(job)) for job in all_jobs(asked))
+    return "\n\n".join("\n".join(commands_of(job, data_dir)) for job in all_jobs(asked))
 
 
-def commands_of(job: Job) -> list[str]:
+def commands_of(job: Job, data_dir: Path | None = None) -> list[str]:
     """What to type for a training, and for what is measured of it."""
     training, run = job.training, f"runs/{job.name}"
     flags = [*_flags(training.settings, Settings()), *_flags(training.reading, Reading())]
     pretrain = ["imix", "pretrain", training.data, *flags, *(["--seed", str(job.seed)] if job.seed else [])]
-    lines = [shlex.join([*pretrain, "--out", run])]
+    lines = [shlex.join([*pretrain, *_place(training.data, data_dir), "--out", run])]
     for measurement in job.measurements:
-        lines += _measured(run, training.data, measurement)
+        lines += _measured(run, training.data, measurement, data_dir)
     return lines
 
 
-def _measured(run: str, trained_on: str, measurement: Measurement) -> list[str]:
+def _place(name: str, data_dir: Path | None) -> list[str]:
+    if data_dir is None:
+        return []
+    from imix.paper.work import place_of  # and with it torch, which takes its time
+
+    place = place_of(name, data_dir)
+    return [] if place is None else ["--data-dir", place]
+
+
+def _measured(run: str, trained_on: str, measurement: Measurement, data_dir: Path | None) -> list[str]:
     """How a run is measured."""
     protocol, on = measurement
-    other = [] if on == trained_on else ["--data", on]
+    other = [] if on == trained_on else ["--data", on, *_place(on, data_dir)]
     if protocol == "map":
         return [shlex.join(["imix", "map", run, *other, "--out", f"{run}-{on}.svg"])]
     anew = ["--standardise"] if other and on in IMAGES else []

@@ -54,6 +54,16 @@ class Outcome(NamedTuple):
     machine: str
 
 
+def place_of(name: str, data_dir: Path | None) -> str | None:
+    """Where a data set's files are: the folder of its name, or the one that was given; None has it fetched."""
+    if data_dir is None:
+        return None
+    inner = data_dir / name
+    if inner.is_dir():
+        return str(inner)
+    return str(data_dir) if any((data_dir / file).exists() for file in FILES[name]) else None
+
+
 @dataclass(frozen=True)
 class Worker:
     """Does jobs on a device; runs and maps go to the folder `out`, data sets are looked for in `data_dir`."""
@@ -167,10 +177,5 @@ class Worker:
         return stand_in(name) if self.budget == "smoke" and name != "voc" else name
 
     def _place(self, name: str) -> str | None:
-        """Where a data set's files are: the folder of its name, or the one that was given; None has it fetched."""
-        if self.data_dir is None or self.budget == "smoke":
-            return None
-        inner = self.data_dir / name
-        if inner.is_dir():
-            return str(inner)
-        return str(self.data_dir) if any((self.data_dir / file).exists() for file in FILES[name]) else None
+        """Where a data set's files are, unless tiny data stands in for it."""
+        return None if self.budget == "smoke" else place_of(name, self.data_dir)
