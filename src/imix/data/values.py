@@ -64,7 +64,8 @@ def as_numbers(column: Any, truth: bool = False) -> np.ndarray:
     values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
     infinite = np.isinf(values)
     if infinite.any():
-        raise InputError(f"it has {int(infinite.sum())} infinite values, the first in row {int(infinite.argmax())}")
+        first = int(infinite.argmax())
+        raise InputError(f"it has {int(infinite.sum())} infinite values, the first in row {first}; make them gaps")
     return values
 
 
