@@ -4,11 +4,13 @@ import pickle
 import runpy
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pandas
 import polars
 import pyarrow
 import pytest
+import sklearn
 from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -144,3 +146,26 @@ def test_with_few_labels_features_do_more_for_a_linear_classifier_than_columns()
     trials = [benchmark["trial"]("iris", seed, {}) for seed in range(10)]
     means = {name: np.mean([trial[name] for trial in trials]) for name in ("columns", "i-Mix")}
     assert means["i-Mix"] > means["columns"] + 0.02, means
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+def test_what_scikit_learn_is_told_to_give_changes_no_feature(container):
+    expected = IMixTransformer(**QUICK).fit_transform(X)
+    with sklearn.config_context(transform_output=container):
+        features = IMixTransformer(**QUICK).fit_transform(X)
+    np.testing.assert_array_equal(np.asarray(features), expected)
+
+
+def test_masked_values_are_gaps():
+    masked = np.ma.masked_array(X, X > 2)
+    expected = IMixTransformer(**QUICK).fit_transform(np.where(X > 2, np.nan, X))
+    np.testing.assert_array_equal(IMixTransformer(**QUICK).fit_transform(masked), expected)
+
+
+def test_fits_in_threads_are_those_of_a_lone_one():
+    expected = IMixTransformer(**QUICK).fit_transform(X)
+    found = joblib.Parallel(2, "threading")(
+        joblib.delayed(lambda: IMixTransformer(**QUICK).fit_transform(X))() for _ in range(3)
+    )
+    for features in found:
+        np.testing.assert_array_equal(features, expected)

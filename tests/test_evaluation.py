@@ -506,3 +506,38 @@ def test_the_last_neighbours_are_those_of_evaluate():
     source = blobs(100)
     run = imix.pretrain(source, replace(QUICK, epochs=4, knn_every=4), progress=False)
     assert run.metrics[-1]["knn"] == imix.evaluate(run, source, "knn").accuracy
+
+
+@pytest.mark.parametrize(
+    ("give", "said"),
+    [
+        (lambda x: x / 0, "not finite"),
+        (lambda x: x[:1], r"of 60 this one gave \(1, 5\)"),
+        (lambda x: (x, x), "gave tuple"),
+        (lambda x: x[:, None], r"gave \(60, 1, 5\)"),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["linear", "knn", "pinv"])
+def test_what_an_encoder_cannot_give_is_refused(give, said, protocol):
+    class Odd(torch.nn.Module):
+        def forward(self, x):
+            return give(x)
+
+    with pytest.raises(InputError, match=said):
+        imix.evaluate(Odd(), torch.rand(75, 5), labels=torch.arange(75) % 3, protocol=protocol)
+
+
+def test_a_learner_is_evaluated_by_its_encoder():
+    x, y = torch.rand(75, 5), torch.arange(75) % 3
+    learner = imix.NPair(imix.encoders.build("small", (5,)))
+    found = imix.evaluate(learner, x, labels=y, protocol="knn")
+    assert found.value == imix.evaluate(learner.encoder, x, labels=y, protocol="knn").value
+    assert np.array_equal(imix.embed(learner, x), imix.embed(learner.encoder, x))
+
+
+def test_an_encoder_takes_numbers_of_any_type():
+    x = torch.randint(0, 2, (64, 5))
+    run = imix.pretrain(x, imix.Settings(epochs=1), progress=False)
+    expected = torch.from_numpy(imix.embed(run, x))
+    for kind in (torch.int64, torch.float64, torch.bool):
+        assert torch.equal(run.encoder(x.to(kind)), expected)

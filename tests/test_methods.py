@@ -962,3 +962,17 @@ def test_an_encoder_without_parameters_may_have_a_moving_average():
     learner = imix.MoCo(nn.Flatten(), width=5, queue=4)
     learner(torch.randn(4, 5), torch.randn(4, 5))
     learner.update()
+
+
+def test_a_moving_average_that_would_stand_still_is_refused():
+    learner = MoCo(nn.Linear(4, 4), width=4, queue=8).to(torch.bfloat16)
+    with pytest.raises(InputError, match="stands still"):
+        learner.update()
+
+
+def test_labels_of_other_shapes_are_refused():
+    learner = Supervised(nn.Linear(4, 4), classes=3, width=4)
+    assert learner(torch.randn(6, 4), torch.arange(6, dtype=torch.int32) % 3).isfinite()
+    for labels in ([0, 1, 2, 0, 1, 2], torch.zeros(5), torch.zeros(6, 1)):
+        with pytest.raises(InputError, match="labels of 6 samples"):
+            learner(torch.randn(6, 4), labels)

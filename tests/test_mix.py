@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -554,3 +555,12 @@ def test_cutmix_cuts_along_the_long_axis_where_the_other_has_length_1():
 def test_axes_lets_cutmix_cut_batches_without_channels():
     assert (CutMix(axes=1)(torch.randn(32, 40))[1].lam < 1).any()
     assert (CutMix(axes=2)(torch.randn(32, 8, 8))[1].lam < 1).any()
+
+
+@pytest.mark.parametrize("alpha", [1e-25, 1e-3, 0.01, 0.09])
+def test_lam_of_a_small_alpha_is_near_0_or_1(alpha: float) -> None:
+    torch.manual_seed(0)
+    lam = MixUp(alpha=alpha, fold=False)(torch.zeros(50_000, 1))[1].lam.double().numpy()
+    assert np.isfinite(lam).all()
+    for place in (1e-20, 1e-6, 0.1, 0.5, 0.9):
+        assert abs((lam <= place).mean() - stats.beta(max(alpha, 1e-9), max(alpha, 1e-9)).cdf(place)) < 0.01

@@ -670,3 +670,9 @@ def test_report_map_transfer_and_export_are_commands(runs, table, tmp_path):
     assert said.returncode == 0 and "e-4" in said.stdout, said.stderr
     said = imix_says("export", runs[0], "--format", "timm", "--out", tmp_path / "x.pth")
     assert said.returncode == 2 and "is for ResNets" in said.stderr and "Traceback" not in said.stderr
+
+
+def test_features_that_are_all_alike_are_one_place():
+    assert (places(np.ones((60, 5))) == 0.5).all()
+    with pytest.raises(InputError, match="not finite"):
+        places(np.full((60, 5), np.nan))

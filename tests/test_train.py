@@ -738,3 +738,22 @@ def test_every_face_trains_the_same_encoder(table, tmp_path):
             optimizer.zero_grad()
             learner.update()
     assert_same_weights(run.encoder[-1].state_dict(), learner.encoder.state_dict())
+
+
+def test_an_augmentation_that_works_in_place_still_makes_two_views(table):
+    def in_place(x):
+        x[torch.rand_like(x) < 0.3] = 0
+        return x
+
+    def copied(x):
+        return x.masked_fill(torch.rand_like(x) < 0.3, 0)
+
+    first, other = (imix.pretrain(table[0], SMALL, augment=view, progress=False) for view in (in_place, copied))
+    assert_same_weights(weights(first), weights(other))
+
+
+def test_a_caller_without_gradients_can_train(table):
+    expected = weights(imix.pretrain(table[0], SMALL, progress=False))
+    for context in (torch.no_grad(), torch.inference_mode()):
+        with context:
+            assert_same_weights(weights(imix.pretrain(table[0], SMALL, progress=False)), expected)

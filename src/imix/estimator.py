@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from imix.data import Table, Tensors
+from imix.data import Table, Tensors, unmasked
 from imix.data.frame import Frame, as_frame, is_frame
 from imix.evaluation.features import Encoded
 from imix.pretraining import pretrain
@@ -119,7 +119,7 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             return as_frame(X, "X"), torch.float32
         array = validate_data(
             self,
-            X,
+            unmasked(X),
             dtype=[np.float64, np.float32],
             ensure_min_samples=2 if reset else 1,
             ensure_all_finite="allow-nan",

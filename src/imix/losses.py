@@ -156,10 +156,18 @@ def _check_mix(mix: Mix, n: int) -> None:
             raise InputError(f"the virtual labels of {n} anchors are a Mix with {name} of shape ({n},); got {shape}")
 
 
+def class_labels(labels: Tensor, n: int) -> Tensor:
+    """Class labels (n,): any numbers, of which equal ones are a class."""
+    shape = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
+    if shape != (n,):
+        raise InputError(f"the labels of {n} samples are a tensor ({n},); got {shape}")
+    return labels if labels.is_floating_point() else labels.long()
+
+
 def _by_class(k: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """For each key, the sum of the keys of its class, (N, D), and how many they are, (N,)."""
     # The first place of a label among the sorted ones names its class: no sizes that depend on the data.
-    labels = labels.long()
+    labels = class_labels(labels, len(k))
     index = torch.searchsorted(labels.sort().values, labels)
     sums = torch.zeros_like(k).index_add(0, index, k)
     counts = torch.zeros_like(k[:, 0]).index_add(0, index, torch.ones_like(k[:, 0]))

@@ -15,6 +15,8 @@ from torch import Tensor
 from imix.batch import Batch, fields, map_fields, size
 from imix.errors import InputError
 
+SMALL = 0.1  # an alpha below which draws of a Gamma distribution leave float32
+
 
 class Mix(NamedTuple):
     """The virtual labels of N mixed anchors: lam * v[i] + (1 - lam) * v[partner[i]]."""
@@ -162,8 +164,12 @@ def _draw(batch: Batch, alpha: float, per_sample: bool, fold: bool) -> Mix:
 
 def _dirichlet(n: int, parts: int, alpha: float, like: Tensor) -> Tensor:
     """n draws of Dirichlet(alpha, ..., alpha), (n, parts), in float32 or better."""
-    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
-    return torch._sample_dirichlet(torch.full((n, parts), alpha, device=like.device, dtype=dtype))
+    like = torch.empty((n, parts), device=like.device, dtype=torch.promote_types(like.dtype, torch.float32))
+    if alpha >= SMALL:
+        return torch._sample_dirichlet(torch.full_like(like, alpha))
+    # Gamma(alpha) is Gamma(alpha + 1) U^(1 / alpha), whose logarithm does not underflow.
+    gamma, uniform = torch._standard_gamma(torch.full_like(like, alpha + 1)), 1 - torch.rand_like(like)
+    return (gamma.log() + uniform.log() / alpha).softmax(1)
 
 
 def _boxes(lam: Tensor, extent: tuple[int, ...], per_sample: bool) -> tuple[Tensor, Tensor]:
@@ -196,7 +202,7 @@ def _per_sample(weight: Tensor, x: Tensor) -> Tensor:
 
 
 def _check_alpha(alpha: float) -> None:
-    if not 0 < alpha < math.inf:
+    if not 1e-30 < alpha < 1e30:
         raise InputError(f"alpha must be a positive number; got alpha={alpha}")
 
 

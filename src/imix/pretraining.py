@@ -70,7 +70,13 @@ def pretrain(
             distributed.wait()  # or a quick rank makes the folder that a slow one then finds taken
         elif settings.tensorboard or settings.wandb:
             raise InputError("tensorboard and wandb need a run folder; give out=...")
-        with stopping_at_once(folder is not None), ranks.naming_lost_ranks(), ExitStack() as held:
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            stopping_at_once(folder is not None),
+            ranks.naming_lost_ranks(),
+            ExitStack() as held,
+        ):
             loaded = load(data, reading, labels=labels)
             made = make_all(loaded, settings, encoder, augment, method, mix)
             return _pretrain(loaded, made, folder, overwrite, progress, held)

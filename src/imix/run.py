@@ -82,11 +82,15 @@ class Run:
 
 
 def as_run(given: "Run | nn.Module | str | Path") -> Run:
-    """A run, as it is or from its folder; or one around a network of one's own that was trained elsewhere."""
+    """A run, as it is or from its folder; or one around a network of one's own, or a method's, trained elsewhere."""
+    from imix.methods import Method
+
     if isinstance(given, Run):
         return given
     if not isinstance(given, nn.Module):
         return Run.load(given)
+    if isinstance(given, Method):
+        given = given.encoder
     whole = nn.Sequential(OrderedDict(standardise=nn.Identity(), encoder=given))
     architecture: dict[str, Any] = {
         "encoder": "custom",

@@ -247,7 +247,8 @@ def _choices(kind: Any) -> tuple[Any, ...]:
 def _number(name: str, kind: Any, value: Any) -> Any:
     """The value as Python's own int or float, where its field is one; numbers of other libraries are welcome."""
     kinds = () if get_origin(kind) is tuple else get_args(kind) or (kind,)
-    if value is None or bool in kinds or not {int, float} & set(kinds):
+    optional = value is None and type(None) in kinds
+    if optional or bool in kinds or not {int, float} & set(kinds):
         return value
     if float in kinds and isinstance(value, Real) and value == value:  # not NaN
         return float(value)

@@ -69,8 +69,6 @@ def load(
         raise InputError(
             f"reading must be imix.Reading(...), and labels are given by name; got {type(reading).__name__}"
         )
-    if data is None:
-        raise InputError("there is no data; give a name, a path, a frame, arrays or tensors")
     if isinstance(data, Dataset | DataLoader):
         raise InputError("give the samples of a torch Dataset as one tensor (and labels=...), or write an imix Source")
     if not isinstance(data, Data):
@@ -86,6 +84,8 @@ def read_as_before(
     table: Table | None = None,
 ) -> Data:
     """As `load`, with what a run remembers of its reading: what of that has no meaning for this data is passed over."""
+    if data is None:
+        raise InputError("there is no data; give a name, a path, a frame, arrays or tensors")
     if labels is not None and isinstance(data, Data | Source):
         raise InputError(f"labels belong to arrays and frames; {type(data).__name__} brings its own if it has any")
     if isinstance(data, Data):
@@ -161,7 +161,7 @@ def _assemble(name: str, parts: Parts, reading: Reading, table: Table | None) ->
     if reading.columns.get(reading.label or "") == "drop":
         reading = replace(reading, label=None)
     called = {"x": "the data" if name == GIVEN else name, "x_test": f"{name}, test samples"}
-    xs = {part: _unmasked(x) for part, x in (("x", parts.x), ("x_test", parts.x_test)) if x is not None}
+    xs = {part: unmasked(x) for part, x in (("x", parts.x), ("x_test", parts.x_test)) if x is not None}
     labels: list[Tensor | None] = [None] * len(xs)
     class_names: list[str] = []
     if table is not None or reading.label or reading.columns or any(is_frame(x) or has_gaps(x) for x in xs.values()):
@@ -184,7 +184,7 @@ def _assemble(name: str, parts: Parts, reading: Reading, table: Table | None) ->
     return Data(name, train, test[0] if test else None, class_names, reading, table)
 
 
-def _unmasked(x: Any) -> Any:
+def unmasked(x: Any) -> Any:
     """NumPy's masked values are gaps."""
     if not isinstance(x, np.ma.MaskedArray):
         return x

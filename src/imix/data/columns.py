@@ -69,7 +69,7 @@ class Measured:
 
         values = _values(self.kind, column, self.parts)
         missing = np.isnan(values)
-        scaler = StandardScaler()  # as it was when fitted
+        scaler = StandardScaler().set_output(transform="default")  # as it was when fitted
         scaler.mean_, scaler.scale_ = np.array(self.mean), np.array(self.deviation)
         scaler.var_, scaler.n_features_in_ = scaler.scale_**2, len(self.parts)
         scaled = scaler.transform(np.where(missing, self.median, values))
@@ -116,7 +116,7 @@ class Categorical:
 
         known = np.array([self.values], dtype=object)
         encoder = OneHotEncoder(categories=list(known), handle_unknown="ignore", sparse_output=False, dtype=np.float32)
-        encoder.fit(known[:, :1])
+        encoder.set_output(transform="default").fit(known[:, :1])
         return encoder.transform(as_text(column, self.numbers).to_numpy()[:, None])
 
 

@@ -142,7 +142,7 @@ def _check_quotes(path: Path, table: Any) -> None:
         while block := stream.read(BLOCK):
             quotes += block.count(b'"')
     if quotes % 2:
-        raise InputError(f"cannot read {path} as .csv: a quote in its last row, {table.num_rows - 1}, is never closed")
+        raise InputError(f"cannot read {path} as .csv: a quote in row {table.num_rows} is never closed")
 
 
 def _is_number(text: str, delimiter: str) -> bool:

@@ -41,8 +41,8 @@ class Standardise(nn.Module):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        """Standardise (N, C, ...), floats or bytes."""
-        x = as_floats(x)
+        """Standardise (N, C, ...), of any type of numbers."""
+        x = as_floats(x).to(self.mean.dtype)
         return (x - self._along(self.mean, x)) / self._along(self.deviation, x)
 
     @staticmethod

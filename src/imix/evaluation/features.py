@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from imix.augment import Augment
-from imix.batch import as_floats, laid_out, map_fields
+from imix.batch import as_floats, laid_out, map_fields, size
 from imix.data import Source
 from imix.encoders import evaluating
 from imix.errors import InputError
@@ -50,9 +50,18 @@ class Encoded:
                 x = map_fields(laid_out, x if self.views is None else self.views(x))
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
                     features = self.encoder(x)
+                self._check(features, size(x))
                 yield features.float() if self.bf16 else features, None if labels is None else labels.to(self.device)
                 done += len(features)
                 told(done)
+
+    def _check(self, features: Tensor, n: int) -> None:
+        """Refuse what cannot be evaluated; views of training images are not looked at again for what is not finite."""
+        shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        if len(shape) != 2 or shape[0] != n:
+            raise InputError(f"an encoder gives features (N, F), a row for each sample; of {n} this one gave {shape}")
+        if self.views is None and not features.isfinite().all():
+            raise InputError("the encoder gives numbers that are not finite: it was trained too fast, or has not been")
 
     def features(self) -> Tensor:
         """All features, (N, F)."""

@@ -69,6 +69,11 @@ class Momentum(Projected):
         """Move the key network towards the trained one."""
         keys: list[Tensor] = [*self.key_encoder.parameters(), *self.key_head.parameters()]
         trained: list[Tensor] = [*self.encoder.parameters(), *self.head.parameters()]
+        if keys and 0 < 1 - self.momentum < torch.finfo(keys[0].dtype).eps:
+            raise InputError(
+                f"a moving average in {keys[0].dtype} stands still at momentum {self.momentum}; keep the learner in "
+                "float32 and use torch.autocast"
+            )
         torch._foreach_lerp_(keys, trained, 1 - self.momentum)
 
     def _shuffles(self) -> bool:

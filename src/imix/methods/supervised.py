@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from imix.batch import Batch
+from imix.batch import Batch, size
+from imix.losses import class_labels
 from imix.methods.method import Method
 from imix.mix import MixOperator
 
@@ -28,6 +29,8 @@ class Supervised(Method):
 
     def forward(self, view: Batch, labels: Tensor) -> Tensor:
         """The loss of one view of a batch with labels (N,)."""
+        self.check(view)
+        labels = class_labels(labels, size(view)).long()
         x, mix = self.mixed(view)
         logits = self.classifier(self.encoder(x))
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))

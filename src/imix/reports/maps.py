@@ -25,6 +25,7 @@ COLOURS = (
 SIDE = 900  # of a picture
 FEWEST = 4  # samples of a picture
 ENOUGH = 50  # principal components that t-SNE gets of many samples
+ALIKE = 1e-6  # directions that differ by less are one
 
 
 def draw_map(
@@ -87,7 +88,11 @@ def places(features: np.ndarray, method: str = "tsne") -> np.ndarray:
     """Places (N, 2) of features (N, F) in the plane, in 0..1, by t-SNE or UMAP (extra: umap-learn) of directions."""
     if len(features) == 1:
         return np.full((1, 2), 0.5)
+    if not np.isfinite(features).all():
+        raise InputError("the encoder gives numbers that are not finite, of which there is no map")
     directions = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    if np.ptp(directions, axis=0).max() < ALIKE:  # a collapsed encoder, which t-SNE does not survive
+        return np.full((len(features), 2), 0.5)
     if method == "umap":
         try:
             import umap
@@ -99,10 +104,10 @@ def places(features: np.ndarray, method: str = "tsne") -> np.ndarray:
         from sklearn.manifold import TSNE
 
         if len(directions) > 5000 and directions.shape[1] > ENOUGH:
-            directions = PCA(ENOUGH, random_state=0).fit_transform(directions)
+            directions = np.asarray(PCA(ENOUGH, random_state=0).fit_transform(directions))
         perplexity = min(30.0, max(1.0, (len(directions) - 1) / 3))
         init = "pca" if min(directions.shape) > 1 else "random"
-        found = TSNE(init=init, perplexity=perplexity, random_state=0).fit_transform(directions)
+        found = np.asarray(TSNE(init=init, perplexity=perplexity, random_state=0).fit_transform(directions))
     else:
         raise InputError(f"unknown map {method!r}; choose tsne or umap")
     low, high = found.min(0), found.max(0)

@@ -1,5 +1,6 @@
 """Every random number of a run follows from (seed, epoch, step, rank): no generator state is ever saved."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -7,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+ONE_AT_A_TIME = threading.RLock()  # torch's generators are one for all threads
 BEFORE_TRAINING = 2**32 - 1  # the "epoch" in which weights are initialised
 
 
@@ -25,9 +27,9 @@ def epoch_order(seed: int, epoch: int, n: int) -> Tensor:
 
 @contextmanager
 def own_randomness(device: torch.device) -> Iterator[None]:
-    """Leave the caller's random numbers as they were."""
+    """Leave the caller's random numbers as they were; other threads that want their own wait meanwhile."""
     devices = range(torch.cuda.device_count()) if device.type == "cuda" else []
-    with torch.random.fork_rng(devices):
+    with ONE_AT_A_TIME, torch.random.fork_rng(devices):
         yield
 
 

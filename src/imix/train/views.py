@@ -33,8 +33,8 @@ class Views(nn.Module):
     def forward(self, batch: Batch) -> list[Batch]:
         """The views of a batch."""
         batch, n = as_floats(batch), size(batch)
-        batches = [batch] * self.count
-        seen = [concatenate(batches)] if self.at_once else batches
+        copies = [batch if self.at_once else map_fields(torch.clone, batch) for _ in range(self.count)]
+        seen = [concatenate(copies)] if self.at_once else copies  # what is one's own may work in place
         views = [self.view(one) for one in seen]
         if (found := same_size(*views)) != (given := size(seen[0])):
             raise InputError(f"a view must have the samples of its batch; the augmentation made {found} of {given}")
