@@ -1,5 +1,6 @@
 """Data at the border: names, files, arrays, labels, and what is wrong with them."""
 
+import shutil
 import warnings
 
 import numpy as np
@@ -287,3 +288,53 @@ def test_a_constant_column_stays_finite():
     y = Standardise(2).fit(x)(x)
     assert torch.isfinite(y).all()
     assert y[:, 0].abs().max() == 0
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Two classes of eight images each, in a folder."""
+    for number in range(16):
+        place = tmp_path / "pictures" / ("cats" if number % 2 else "dogs")
+        place.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(number).integers(0, 256, (12, 12, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(place / f"{number}.png")
+    return tmp_path / "pictures"
+
+
+def test_the_parts_of_a_data_set_are_no_classes(pictures, tmp_path):
+    for part in ("Train", "val"):
+        shutil.copytree(pictures, tmp_path / "both" / part)
+    with pytest.raises(InputError, match=r"has the parts Train, val, not classes: give '.*Train', and --test '.*val'"):
+        load(tmp_path / "both")
+    data = load(tmp_path / "both" / "Train", Reading(test=str(tmp_path / "both" / "val")))
+    assert data.class_names == ["cats", "dogs"] and len(data.test) == 16
+
+
+def test_a_linked_class_does_not_take_the_name_of_the_real_one(pictures):
+    (pictures / "a link").symlink_to(pictures / "cats")
+    assert load(pictures).class_names == ["cats", "dogs"]
+
+
+def test_files_of_other_kinds_and_single_ones_are_spoken_of(pictures, capsys):
+    for number in range(3):
+        (pictures / "cats" / f"{number}.HEIC").write_bytes(b"x")
+    assert len(load(pictures).train) == 16
+    assert "passed over: 3 .heic" in capsys.readouterr().err
+    with pytest.raises(InputError, match="single file; give the folder"):
+        load(pictures / "cats" / "1.png")
+    with pytest.raises(InputError, match="name of the data is empty"):
+        load("")
+
+
+def test_colours_in_another_unit_are_refused(pictures):
+    run = imix.pretrain(pictures, Settings(epochs=1, batch_size=8, encoder="small"), progress=False)
+    x = np.stack([np.asarray(Image.open(path)) for path in sorted(pictures.glob("*/*.png"))]).transpose(0, 3, 1, 2)
+    expected = imix.embed(run, x)
+    np.testing.assert_allclose(imix.embed(run, x / 255), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(InputError, match=r"values up to 255, far from the run's; colours are bytes, or in 0\.\.1"):
+        imix.embed(run, x.astype(np.float32))
+
+
+def test_one_class_is_nothing_to_learn_from():
+    with pytest.raises(InputError, match="of one class"):
+        imix.pretrain(torch.randn(32, 4), Settings(method="supervised", epochs=1), labels=[1] * 32, progress=False)

@@ -1005,3 +1005,22 @@ def test_a_run_on_sounds_refuses_images(words, tmp_path):
     shutil.rmtree(words)
     with pytest.raises(InputError, match=r"trained on samples of shape \(1, 2000\); .* has \(3, 32, 32\)"):
         imix.embed(run, tmp_path)
+
+
+def test_a_sound_that_can_be_read_again_is_read_again(tmp_path, monkeypatch):
+    for number in range(20):
+        (tmp_path / "yes").mkdir(exist_ok=True)
+        soundfile.write(tmp_path / "yes" / f"{number}.wav", np.random.default_rng(number).normal(0, 0.1, 800), 8000)
+    path, decode = tmp_path / "yes" / "3.wav", sounds.decode
+
+    def refused(asked, *others):
+        if asked == path:
+            raise PermissionError("Permission denied")
+        return decode(asked, *others)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sounds, "decode", refused)
+        assert len(load(tmp_path / "yes").train) == 19
+    assert len(load(tmp_path / "yes").train) == 19  # as it is kept
+    path.chmod(0o600)
+    assert len(load(tmp_path / "yes").train) == 20

@@ -1,6 +1,7 @@
 """Protocols against plain versions of themselves, the untouched encoder, run folders and vectors."""
 
 import json
+import shutil
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -541,3 +542,11 @@ def test_an_encoder_takes_numbers_of_any_type():
     expected = torch.from_numpy(imix.embed(run, x))
     for kind in (torch.int64, torch.float64, torch.bool):
         assert torch.equal(run.encoder(x.to(kind)), expected)
+
+
+def test_a_result_that_cannot_be_kept_is_given_all_the_same(run, tmp_path, capsys):
+    moved = imix.Run.load(shutil.copytree(run.path, tmp_path / "moved"))
+    (tmp_path / "moved" / "evaluations.jsonl").unlink(missing_ok=True)
+    (tmp_path / "moved" / "evaluations.jsonl").mkdir()
+    found = imix.evaluate(moved, protocol="knn")
+    assert 0 < found.accuracy <= 1 and "the result is not kept" in capsys.readouterr().err

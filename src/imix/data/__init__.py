@@ -1,5 +1,7 @@
 """Data: names, files, frames and arrays in; training and test samples out."""
 
+import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,7 @@ FOLDERS = {
 }
 ARRAYS = {".npy": read_npy, ".npz": read_npz}
 TABLES = (".parquet", *CSV)
+OTHERS = (".heic", ".heif", ".avif", ".jfif", ".jp2", ".jxl", ".raw", ".dng", ".m4a", ".aac", ".wma", ".mp4", ".mov")
 GIVEN = "given"  # what data without a name is called
 TEST_PLACE = "test samples in a place of their own belong to a .csv or .parquet file, or to a folder"
 
@@ -108,6 +111,8 @@ def read_as_before(
 
 def _read(data: str | Path, reading: Reading, table: Table | None) -> Data:
     """Data by its name or path."""
+    if not str(data):
+        raise InputError("the name of the data is empty")
     name, path = str(data), Path(data).absolute()
     known = (
         f"known names: {', '.join([*NAMED, *FOLDERS])}; files: {', '.join(ARRAYS)}, .csv, .tsv, .parquet; "
@@ -137,6 +142,8 @@ def _read(data: str | Path, reading: Reading, table: Table | None) -> Data:
     if tabular:
         train, *test = read_frames(path, reading, table)
         return _assemble(str(path), Parts(train, x_test=test[0] if test else None), reading, table)
+    if path.suffix.lower() in (*PICTURES, *SOUNDS):
+        raise InputError(f"{name!r} is a single file; give the folder that it is in")
     if path.suffix not in ARRAYS:
         raise InputError(f"cannot read {name!r} as data ({known})")
     return _assemble(str(path), ARRAYS[path.suffix](path), reading, table)
@@ -153,6 +160,9 @@ def _read_folder(folder: Path, reading: Reading) -> Data:
         tables = "; a table is one file: name it" if find_files(folder, TABLES) else ""
         kinds = f"no images ({', '.join(PICTURES)}) and no sounds ({', '.join(SOUNDS)})"
         raise InputError(f"there are {kinds} in {str(folder)!r}{tables}")
+    if others := Counter(path.suffix.lower() for path in find_files(folder, OTHERS)):
+        kinds = ", ".join(f"{count} {suffix}" for suffix, count in others.most_common())
+        print(f"{folder}: files of kinds that are not read are passed over: {kinds}", file=sys.stderr)
     return read_sounds(folder, reading) if sounds else read_pictures(folder, reading)
 
 

@@ -19,6 +19,7 @@ from imix.progress import Told
 from imix.settings import Reading
 
 FEW = 0.01  # the share of files that may be broken, or five files if that is more
+PARTS = ("train", "training", "validation", "valid", "val", "dev", "testing", "test")  # what folders of them are called
 AHEAD = 2048  # files that are decoded ahead
 
 Decode = Callable[[Path], np.ndarray]
@@ -47,7 +48,9 @@ def _files(roots: Sequence[Path], suffixes: tuple[str, ...], leave: str) -> Iter
 
     for root in roots:
         for place, folders, names in os.walk(root, onerror=complain, followlinks=True):
-            folders[:] = sorted(name for name in folders if not name.startswith(".") and name != leave)
+            links = [name for name in folders if os.path.islink(os.path.join(place, name))]  # after what they lead to
+            folders[:] = [*sorted(set(folders) - set(links)), *sorted(links)]
+            folders[:] = [name for name in folders if not name.startswith(".") and name != leave]
             if (real := os.path.realpath(place)) in seen:  # links that go in circles
                 folders.clear()
                 continue
@@ -68,7 +71,9 @@ def read_files(
     """
     if reading.test is not None:
         _check_apart(folder, Path(reading.test))
-    train, names = source(find(folder))
+    found = find(folder)
+    _check_parts(folder, found)
+    train, names = source(found)
     classes = _classes(folder, names)
     known = None
     if classes is not None:
@@ -138,6 +143,19 @@ def _check_apart(train: Path, test: Path) -> None:
     one, other = train.resolve(), test.resolve()
     if one == other or one in other.parents or other in one.parents:
         raise InputError(f"training files in {str(train)!r} and test files in {str(test)!r} must lie apart")
+
+
+def _check_parts(folder: Path, files: Sequence[Path]) -> None:
+    """Refuse a folder whose subfolders are no classes but the parts of a data set."""
+    parts = [file.relative_to(folder).parts for file in files]
+    first = sorted({part[0] for part in parts})
+    if len(first) > 1 and set(map(str.lower, first)) <= set(PARTS) and all(len(part) > 2 for part in parts):
+        train = min(first, key=lambda name: PARTS.index(name.lower()))
+        test = max(first, key=lambda name: PARTS.index(name.lower()))
+        raise InputError(
+            f"{str(folder)!r} has the parts {', '.join(first)}, not classes: give {str(folder / train)!r}, and --test "
+            f"{str(folder / test)!r} if you like"
+        )
 
 
 def _classes(folder: Path, names: Sequence[Path]) -> list[str] | None:

@@ -72,7 +72,7 @@ def read_clips(paths: Sequence[Path], clip: Clip, silent: int = 0) -> tuple[Tens
 
     They are decoded once: the array is kept on disk, under a name that changes with the files.
     """
-    stats = [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in paths]
+    stats = [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns, stat.st_ctime_ns) for path in paths]
     key = hashlib.sha256(os.fsencode(repr((FORMAT, asdict(replace(clip, mels=0)), silent, stats)))).hexdigest()
     kept, told = CACHE / "clips" / f"{key[:32]}.npy", CACHE / "clips" / f"{key[:32]}.json"
     shape = (len(paths) + silent, 1, clip.samples)
@@ -98,6 +98,7 @@ def decode(path: Path, rate: int, samples: int | None = None) -> np.ndarray:
     """A sound, one channel, floats in -1..1 at that rate; with `samples` its middle, or followed by silence."""
     import soundfile
 
+    open(path, "rb").close()  # or why not, in the system's words
     with soundfile.SoundFile(os.fsencode(path)) as file:
         given, start, wanted = file.samplerate, 0, -1
         if samples is not None:

@@ -1,6 +1,7 @@
 """What an encoder is worth: `evaluate` with a protocol, `embed` for the vectors themselves."""
 
 import copy
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +12,7 @@ from torch import nn
 from imix.augment.image import PadCrop, RandomResizedCrop
 from imix.data import Data, Tensors
 from imix.data.standardise import Standardise
-from imix.errors import InputError
+from imix.errors import InputError, StorageError
 from imix.evaluation.features import Encoded
 from imix.evaluation.fed import fed
 from imix.evaluation.held_out import classes_of, majority, with_test
@@ -105,7 +106,10 @@ def evaluate(
         details |= {"classes": list(dataset.class_names)} if details.get("confusion") and dataset.class_names else {}
     result = Result(protocol, dataset.name, value, told, details)
     if run.path is not None:
-        append_line(run.path / "evaluations.jsonl", asdict(result))
+        try:
+            append_line(run.path / "evaluations.jsonl", asdict(result))
+        except StorageError as error:
+            print(f"the result is not kept: {error}", file=sys.stderr)
     return result
 
 

@@ -7,13 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from imix.batch import as_floats
 from imix.data import GIVEN, TABLES, Data, read_as_before
 from imix.data.frame import Frame, as_frame, is_frame
+from imix.data.standardise import Standardise
 from imix.data.tabular import read_frames
 from imix.data.ways import check_ways
 from imix.errors import InputError
 from imix.run import Run
 from imix.settings import Reading
+
+FAR = 100  # deviations from the mean, where no colour is
 
 
 def load_for(
@@ -55,10 +59,22 @@ def load_for(
         raise InputError(
             f"the run was trained on samples of shape {tuple(shape)}; {dataset.name} has {dataset.train.shape}"
         )
+    _check_unit(run, dataset)
     if label is not None and dataset.train.labels is None:
         frames_of(data, dataset, [label])
         raise InputError(f"column {label!r} is empty")
     return dataset
+
+
+def _check_unit(run: Run, data: Data) -> None:
+    """Refuse images whose colours are in another unit than the run's: 0..255 as floats where they were in 0..1."""
+    front = run.encoder[0]
+    if not isinstance(front, Standardise) or len(data.train.shape or ()) != 3:
+        return
+    some = data.train.sample(64)
+    largest = float(as_floats(some).max())
+    if largest > float((front.mean + FAR * front.deviation).max()):
+        raise InputError(f"{data.name} has values up to {largest:g}, far from the run's; colours are bytes, or in 0..1")
 
 
 def frames_of(data: Any, dataset: Data, names: Sequence[str]) -> list[Frame]:

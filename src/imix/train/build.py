@@ -115,6 +115,8 @@ def make_all(
     if learner.supervised and (source.labels is None or int(source.labels.min()) < 0):
         without = len(source) if source.labels is None else int((source.labels < 0).sum())
         raise InputError(f"method {own.get('method', settings.method)!r} needs labels, and {without} rows have none")
+    if learner.supervised and source.classes < 2:
+        raise InputError(f"all samples of {data.name} are of one class, so there is nothing to tell apart")
     recorded = records(settings, device, ours=encoder is None and not own)
     return Made(settings, device, architecture, whole, source, learner, view, recorded, batch_size, own)
 
