@@ -82,6 +82,7 @@ def main() -> None:
     except ImportError:
         print("kornia is not installed: left out")
     if device.type == "cuda":
+        ways["imix, recorded"] = recorded(lambda: views(x.float() / 255))
         ways["imix, compiled and recorded"] = recorded(lambda: compiled(x.float() / 255))
     tell_rates(ways, device)
 
