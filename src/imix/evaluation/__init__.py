@@ -1,7 +1,6 @@
 """What an encoder is worth: `evaluate` with a protocol, `embed` for the vectors themselves."""
 
 import copy
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -109,7 +108,7 @@ def evaluate(
         try:
             append_line(run.path / "evaluations.jsonl", asdict(result))
         except StorageError as error:
-            print(f"the result is not kept: {error}", file=sys.stderr)
+            raise StorageError(f"{error}; what was found: {result}") from error
     return result
 
 
