@@ -115,6 +115,7 @@ def test_a_disk_that_fills_up_and_is_made_room_on(data, tmp_path, small_disk):
         said = command(protocol, small_disk / "run", *more, folder=tmp_path)
         assert (said.code, "Traceback" in said.err) == (1, False), said.err
         assert "cannot write" in said.err.splitlines()[-1]
+    assert "what was found: linear on" in said.err
     full.unlink()
     assert not list(small_disk.glob(".*"))
     assert imix.Run.load(small_disk / "run").metrics[-1]["step"] == 12

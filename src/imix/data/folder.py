@@ -48,9 +48,9 @@ def _files(roots: Sequence[Path], suffixes: tuple[str, ...], leave: str) -> Iter
 
     for root in roots:
         for place, folders, names in os.walk(root, onerror=complain, followlinks=True):
-            links = [name for name in folders if os.path.islink(os.path.join(place, name))]  # after what they lead to
-            folders[:] = [*sorted(set(folders) - set(links)), *sorted(links)]
-            folders[:] = [name for name in folders if not name.startswith(".") and name != leave]
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name != leave)
+            links = [name for name in folders if os.path.islink(os.path.join(place, name))]
+            folders[:] = [name for name in folders if name not in links] + links  # after what they lead to
             if (real := os.path.realpath(place)) in seen:  # links that go in circles
                 folders.clear()
                 continue

@@ -71,8 +71,7 @@ def _check_unit(run: Run, data: Data) -> None:
     front = run.encoder[0]
     if not isinstance(front, Standardise) or len(data.train.shape or ()) != 3:
         return
-    some = data.train.sample(64)
-    largest = float(as_floats(some).max())
+    largest = float(as_floats(data.train.sample(64)).max())
     if largest > float((front.mean + FAR * front.deviation).max()):
         raise InputError(f"{data.name} has values up to {largest:g}, far from the run's; colours are bytes, or in 0..1")
 
