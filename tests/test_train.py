@@ -728,7 +728,7 @@ def test_every_face_trains_the_same_encoder(table, tmp_path):
     standard = run.encoder[0](table[0])
     seed_all(settings.seed, BEFORE_TRAINING)
     learner = imix.NPair(imix.encoders.build("mlp:16-16", (6,)), mix=imix.MixUp())
-    optimizer = torch.optim.SGD(learner.parameters(), lr=0, momentum=0.9, weight_decay=1e-4)
+    optimizer = torch.optim.SGD(learner.parameters(), lr=0, momentum=0.9, weight_decay=1e-4, fused=True)
     for epoch in range(3):
         for step, rows in enumerate(epoch_order(settings.seed, epoch, 70)[:64].split(16)):
             seed_all(settings.seed, epoch, step, 0)
