@@ -39,7 +39,8 @@ def _panel(name: str, axis: str, points: Lines) -> str:
     """A line for each row and column, dashed without mixing."""
     places = [place for line in points.values() for place in line]
     (left, right), (low, high) = ((min(at), max(at)) for at in zip(*places, strict=True))
-    low, high = math.floor(low - 0.5), math.ceil(high + 0.5)
+    step = next(step for step in (1, 2, 5, 10, 20) if high - low < 5 * step or step == 20)
+    low, high = step * math.floor(low / step), step * (math.floor(high / step) + 1)
 
     def across(x: float) -> float:
         share = 0.5 if left == right else math.log(x / left) / math.log(right / left)
@@ -52,7 +53,7 @@ def _panel(name: str, axis: str, points: Lines) -> str:
     drawn += f'<text x="{WIDTH / 2}" y="{HEIGHT - 12}" text-anchor="middle">{html.escape(axis)}</text>'
     for x in sorted({x for x, _ in places}):
         drawn += f'<text x="{across(x):.1f}" y="{HEIGHT - MARGIN + 18}" text-anchor="middle">{x:g}</text>'
-    for y in (low + (high - low) * at / 4 for at in range(5)):
+    for y in range(low, high + 1, step):
         drawn += f'<line x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="{down(y):.1f}" y2="{down(y):.1f}" stroke="#e1e4ec"/>'
         drawn += f'<text x="{MARGIN - 8}" y="{down(y) + 4:.1f}" text-anchor="end">{y:g}</text>'
     rows = list(dict.fromkeys(row for row, _ in points))
