@@ -44,7 +44,7 @@ def make_ways(n: int, queued: int, dim: int, most: float, device: torch.device) 
 
     def in_form(fused: bool, block: int) -> Callable[[], None]:
         def way() -> None:
-            softmax.FUSED, softmax.LARGEST_BLOCK = fused, block
+            vars(softmax).update(TRITON=fused, LARGEST_BLOCK=block)
             loss: Tensor
             if queued:
                 loss = losses.moco(q, k, queue, mix, temperature=0.1)

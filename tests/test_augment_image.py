@@ -39,6 +39,11 @@ def images(height=32, width=32, n=N, seed=0):
     return torch.rand(n, 3, height, width, generator=torch.Generator().manual_seed(seed))
 
 
+def boxes_of(crop, x):
+    """Boxes as they are drawn for images."""
+    return crop.boxes(torch.rand(len(x), crop.draws), *x.shape[-2:])
+
+
 def uniform(low, high, n=N, seed=1):
     return low + (high - low) * torch.rand(n, generator=torch.Generator().manual_seed(seed))
 
@@ -50,7 +55,7 @@ def uniform(low, high, n=N, seed=1):
 @pytest.mark.parametrize("size", [(32, 32), (8, 50)])
 def test_resized_crops_are_torchvisions(shape, size):
     x = images(*shape)
-    boxes = RandomResizedCrop(32).boxes(x)
+    boxes = boxes_of(RandomResizedCrop(32), x)
     expected = [
         F.resized_crop(image, *(int(value[i]) for value in boxes), list(size), antialias=True)
         for i, image in enumerate(x)
@@ -60,7 +65,7 @@ def test_resized_crops_are_torchvisions(shape, size):
 
 def test_mirrored_crops_are_flipped():
     x = images()
-    boxes = RandomResizedCrop(32).boxes(x)
+    boxes = boxes_of(RandomResizedCrop(32), x)
     mirrored = torch.arange(N) % 2 == 0
     straight, some = resized_crop(x, *boxes, (32, 32)), resized_crop(x, *boxes, (32, 32), mirrored)
     assert_close(some[mirrored], straight[mirrored].flip(3))
@@ -125,7 +130,7 @@ def test_pad_crops_are_shifts_of_the_padded_image():
 def test_boxes_are_distributed_as_torchvisions():
     x = images(32, 48, n=1).expand(4000, 3, 32, 48)
     torch.manual_seed(0)
-    ours = torch.stack(RandomResizedCrop(32).boxes(x), 1)
+    ours = torch.stack(boxes_of(RandomResizedCrop(32), x), 1)
     crop = v2.RandomResizedCrop(32, (0.2, 1.0))
     drawn = [crop.make_params([x[0]]) for _ in range(4000)]
     theirs = torch.tensor([[p["top"], p["left"], p["height"], p["width"]] for p in drawn]).float()
@@ -138,7 +143,7 @@ def test_boxes_are_distributed_as_torchvisions():
 
 def test_a_box_that_never_fits_is_the_central_one():
     x = images(10, 100, n=5)
-    top, left, height, width = RandomResizedCrop(8, scale=(5.0, 5.0)).boxes(x)
+    top, left, height, width = boxes_of(RandomResizedCrop(8, scale=(5.0, 5.0)), x)
     assert [t.unique().tolist() for t in (top, left, height, width)] == [[0], [43], [10], [13]]
 
 
@@ -244,12 +249,14 @@ def test_images_are_augmented_as_colours_and_standardised_after():
     assert abs(seen[2]) < 0.01  # both views, standardised
 
 
-def test_views_are_those_asked_for_or_the_data_sets_own(tmp_path):
+def test_views_are_those_asked_for_or_the_data_sets_own(tmp_path, capsys):
     np.savez(tmp_path / "cifar10.npz", x=bytes_of_images(), y=np.arange(16) % 2)
     named, plain = load("cifar10", Reading(data_dir=str(tmp_path))), load(bytes_of_images())
     words = "crop 0.2 to 1, flip 0.5, colour jitter 0.8, greyscale 0.2"
     assert ", ".join(map(str, make_augment(Settings(), named))) == words
     assert ", ".join(map(str, make_augment(Settings(augment="imagenet"), plain))) == words + ", blur 0.5"
+    imix.pretrain("cifar10", QUICK, Reading(data_dir=str(tmp_path)))
+    assert f"views by {words}, effective" in capsys.readouterr().err
     for settings, data in ((Settings(augment="none"), named), (Settings(), plain)):
         assert make_augment(settings, data)(data.train.inputs) is data.train.inputs
     with pytest.raises(InputError, match=r"augment='cifar' is for colour images \(3, H, W\); digits has samples of"):

@@ -34,7 +34,7 @@ def graphs(monkeypatch):
 
     nothing = SimpleNamespace(wait_stream=lambda other: None)
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: nothing)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: nothing)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: nothing)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(Recorded, "_record", record)
 

@@ -14,6 +14,7 @@ from torch import nn
 import imix
 from imix import distributed, files, ranks
 from imix.augment import Augment
+from imix.augment.image import CropAndColours
 from imix.augment.tabular import Cells
 from imix.data import Data, load
 from imix.errors import InputError
@@ -219,7 +220,9 @@ def _headline(data: Data, made: Made) -> str:
     batch_size, steps, world = made.batch_size, made.steps, distributed.world_size()
     parts = made.view.modules() if isinstance(made.view, nn.Module) else []
     steps_of_views = ", ".join(
-        str(part) for part in parts if type(part).__module__.startswith("imix.augment") and not isinstance(part, Cells)
+        str(part)
+        for part in parts
+        if type(part).__module__.startswith("imix.augment") and not isinstance(part, Cells | CropAndColours)
     )
     weights = sum(parameter.numel() for parameter in made.learner.encoder.parameters())
     precision = "bf16" if uses_bf16(made.settings, made.device) else "fp32"

@@ -1,12 +1,12 @@
 """The normaliser of the contrastive softmax, log sum_k exp(q . k), dense when small and streamed when large."""
 
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 
-FUSED = find_spec("triton") is not None  # whether a GPU uses the kernels of imix.fused for large sizes
+from imix.kernels import TRITON
+
 # An (anchors x columns) matrix with more entries than this is never held; blocks of at most this many are.
 LARGEST_BLOCK = 2**24
 
@@ -19,11 +19,11 @@ def log_sum_exp(q: Tensor, k: Tensor, own: Tensor | None = None) -> Tensor:
     """
     if len(q) * len(k) <= LARGEST_BLOCK:
         return _logits(q, k, own).logsumexp(1)
-    if FUSED and q.is_cuda and q.dtype == k.dtype == torch.float32:
-        from imix import fused
+    if TRITON and q.is_cuda and q.dtype == k.dtype == torch.float32:
+        from imix.kernels import log_sum_exp as kernel
 
-        if q.shape[1] <= fused.WIDEST:
-            return fused.log_sum_exp(q, k, own)
+        if q.shape[1] <= kernel.WIDEST:
+            return kernel.log_sum_exp(q, k, own)
     return _Streamed.apply(q, k, own)
 
 

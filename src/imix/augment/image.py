@@ -1,8 +1,8 @@
 """Views of images, made on their device, a batch at a time, with one independent draw per sample.
 
 Images are (N, C, H, W), floats in 0..1. Whatever moves pixels (crops, flips, blurs) is separable, so it is two matrix
-products, rows and columns, with a matrix for each sample: exact, the same on every device, and compiled with the step.
-Each augmentation agrees with torchvision's for the same parameters.
+products, rows and columns, with a matrix for each sample: exact, and the same on every device. Each augmentation agrees
+with torchvision's for the same parameters. The paper's views of small images are one kernel on a GPU.
 """
 
 import math
@@ -11,16 +11,35 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from imix import kernels
+
 GREY = (0.2989, 0.587, 0.114)  # weights of red, green and blue
+SMALL = 64  # pixels of a side that the kernel can hold
 CONTRAST, SATURATION, HUE = 1, 2, 3  # in the order of a sample's changes of colour; 0 is brightness
 
 
-class RandomResizedCrop(nn.Module):
+class RandomView(nn.Module):
+    """A view of each image, by as many uniform random numbers of its own as it `draws`."""
+
+    draws: int
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Views of a batch."""
+        return self.view(x, torch.rand(len(x), self.draws, device=x.device))
+
+    def view(self, x: Tensor, drawn: Tensor) -> Tensor:
+        """Views of a batch, by what was drawn for it, (N, draws)."""
+        raise NotImplementedError
+
+
+class RandomResizedCrop(RandomView):
     """A box of random area and aspect ratio, resized to `size` with antialiasing, and mirrored with probability `flip`.
 
     Area in `scale` of the image's, ratio log-uniform in `ratio`; ten tries per sample to fit into the image, then the
     largest central box whose ratio is allowed.
     """
+
+    draws = 23  # ten areas, ten ratios, the box's place, and whether it is mirrored
 
     def __init__(
         self,
@@ -36,37 +55,35 @@ class RandomResizedCrop(nn.Module):
     def __repr__(self) -> str:
         return f"crop {self.scale[0]:g} to {self.scale[1]:g}, flip {self.flip:g}"
 
-    def forward(self, x: Tensor) -> Tensor:
+    def view(self, x: Tensor, drawn: Tensor) -> Tensor:
         """Views of a batch."""
-        top, left, height, width = self.boxes(x)
-        mirrored = torch.rand(len(x), device=x.device) < self.flip
-        return resized_crop(x, top, left, height, width, self.size, mirrored)
+        return resized_crop(x, *self.boxes(drawn, *x.shape[-2:]), self.size, drawn[:, 22] < self.flip)
 
-    def boxes(self, x: Tensor) -> tuple[Tensor, ...]:
+    def boxes(self, drawn: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Top, left, height and width of a box for each sample, (N,) each, whole numbers."""
-        n, (rows, columns) = len(x), x.shape[-2:]
-
-        def draw(low: float, high: float, shape: tuple[int, ...]) -> Tensor:
-            return low + (high - low) * torch.rand(shape, device=x.device)
-
-        area = rows * columns * draw(*self.scale, (n, 10))
-        ratio = draw(math.log(self.ratio[0]), math.log(self.ratio[1]), (n, 10)).exp()
+        area = rows * columns * _between(*self.scale, drawn[:, :10])
+        ratio = _between(math.log(self.ratio[0]), math.log(self.ratio[1]), drawn[:, 10:20]).exp()
         width, height = (area * ratio).sqrt().round(), (area / ratio).sqrt().round()
         fits = (width > 0) & (width <= columns) & (height > 0) & (height <= rows)
         first = fits.int().argmax(1, keepdim=True)
-        whole = min(max(columns / rows, self.ratio[0]), self.ratio[1])
-        fallback = (min(rows, round(columns / whole)), min(columns, round(rows * whole)))
-        some = fits.any(1)
-        height = torch.where(some, height.gather(1, first)[:, 0], fallback[0])
-        width = torch.where(some, width.gather(1, first)[:, 0], fallback[1])
-        place = torch.where(some[:, None], torch.rand((n, 2), device=x.device), 0.5)
+        some, middle = fits.any(1), self.middle(rows, columns)
+        height = torch.where(some, height.gather(1, first)[:, 0], middle[0])
+        width = torch.where(some, width.gather(1, first)[:, 0], middle[1])
+        place = torch.where(some[:, None], drawn[:, 20:22], 0.5)
         top = (place[:, 0] * (rows - height + some.float())).floor()
         left = (place[:, 1] * (columns - width + some.float())).floor()
         return top, left, height, width
 
+    def middle(self, rows: int, columns: int) -> tuple[int, int]:
+        """Height and width of the largest box whose ratio is allowed."""
+        whole = min(max(columns / rows, self.ratio[0]), self.ratio[1])
+        return min(rows, round(columns / whole)), min(columns, round(rows * whole))
 
-class PadCrop(nn.Module):
+
+class PadCrop(RandomView):
     """The image moved by up to `padding` pixels each way, zeros around it, and mirrored with probability `flip`."""
+
+    draws = 3
 
     def __init__(self, padding: int = 4, flip: float = 0.5) -> None:
         super().__init__()
@@ -75,21 +92,22 @@ class PadCrop(nn.Module):
     def __repr__(self) -> str:
         return f"shift {self.padding}, flip {self.flip:g}"
 
-    def forward(self, x: Tensor) -> Tensor:
+    def view(self, x: Tensor, drawn: Tensor) -> Tensor:
         """Views of a batch."""
-        n, size = len(x), tuple(x.shape[-2:])
-        moved = torch.randint(-self.padding, self.padding + 1, (2, n), device=x.device).float()
-        sides = torch.tensor(size, device=x.device, dtype=torch.float32).expand(n, 2)
-        mirrored = torch.rand(n, device=x.device) < self.flip
-        return resized_crop(x, moved[0], moved[1], sides[:, 0], sides[:, 1], size, mirrored)
+        size = tuple(x.shape[-2:])
+        moved = (drawn * (2 * self.padding + 1)).floor() - self.padding
+        sides = torch.tensor(size, device=x.device, dtype=torch.float32).expand(len(x), 2)
+        return resized_crop(x, moved[:, 0], moved[:, 1], sides[:, 0], sides[:, 1], size, drawn[:, 2] < self.flip)
 
 
-class ColourJitter(nn.Module):
+class ColourJitter(RandomView):
     """Brightness, contrast, saturation and hue by factors drawn per sample, in an order drawn per sample.
 
     The first three factors are in 1 ± their strength, hue in ± its own (in turns of the colour circle); all of it
     happens with probability `p`.
     """
+
+    draws = 9  # four factors, their order, and whether it happens
 
     def __init__(
         self, brightness: float = 0.4, contrast: float = 0.4, saturation: float = 0.4, hue: float = 0.1, p: float = 0.8
@@ -100,18 +118,18 @@ class ColourJitter(nn.Module):
     def __repr__(self) -> str:
         return f"colour jitter {self.p:g}"
 
-    def forward(self, x: Tensor) -> Tensor:
+    def view(self, x: Tensor, drawn: Tensor) -> Tensor:
         """Views of a batch of colour images."""
-        n = len(x)
-        around = torch.rand(4, n, device=x.device) * 2 - 1
+        around = drawn[:, :4].T * 2 - 1
         factors = [1 + strength * around[at] for at, strength in enumerate(self.strengths)]
-        order = torch.rand(n, 4, device=x.device).argsort(1)
-        jittered = jitter(x, factors[0], factors[1], factors[2], self.hue * around[3], order)
-        return torch.where(_per_sample(torch.rand(n, device=x.device) < self.p), jittered, x)
+        jittered = jitter(x, factors[0], factors[1], factors[2], self.hue * around[3], drawn[:, 4:8].argsort(1))
+        return torch.where(_per_sample(drawn[:, 8] < self.p), jittered, x)
 
 
-class Greyscale(nn.Module):
+class Greyscale(RandomView):
     """All colour taken out with probability `p`."""
+
+    draws = 1
 
     def __init__(self, p: float = 0.2) -> None:
         super().__init__()
@@ -120,13 +138,15 @@ class Greyscale(nn.Module):
     def __repr__(self) -> str:
         return f"greyscale {self.p:g}"
 
-    def forward(self, x: Tensor) -> Tensor:
+    def view(self, x: Tensor, drawn: Tensor) -> Tensor:
         """Views of a batch of colour images."""
-        return torch.where(_per_sample(torch.rand(len(x), device=x.device) < self.p), grey(x).expand_as(x), x)
+        return torch.where(_per_sample(drawn[:, 0] < self.p), grey(x).expand_as(x), x)
 
 
-class GaussianBlur(nn.Module):
+class GaussianBlur(RandomView):
     """Blurred with probability `p`, by a Gaussian of width drawn from `sigma`; the kernel is a tenth of the image."""
+
+    draws = 2
 
     def __init__(self, sigma: tuple[float, float] = (0.1, 2.0), p: float = 0.5) -> None:
         super().__init__()
@@ -135,22 +155,48 @@ class GaussianBlur(nn.Module):
     def __repr__(self) -> str:
         return f"blur {self.p:g}"
 
-    def forward(self, x: Tensor) -> Tensor:
+    def view(self, x: Tensor, drawn: Tensor) -> Tensor:
         """Views of a batch."""
-        n, (low, high) = len(x), self.sigma
-        sigma = low + (high - low) * torch.rand(n, device=x.device)
-        blurred = blur(x, sigma, *(2 * (side // 20) + 1 for side in x.shape[-2:]))
-        return torch.where(_per_sample(torch.rand(n, device=x.device) < self.p), blurred, x)
+        blurred = blur(x, _between(*self.sigma, drawn[:, 0]), *(2 * (side // 20) + 1 for side in x.shape[-2:]))
+        return torch.where(_per_sample(drawn[:, 1] < self.p), blurred, x)
+
+
+class CropAndColours(RandomView):
+    """A crop, then colour jitter, then greyscale; of small images on a GPU by one kernel."""
+
+    def __init__(self, crop: RandomResizedCrop, colours: ColourJitter, greyscale: Greyscale) -> None:
+        super().__init__()
+        self.crop, self.colours, self.greyscale = crop, colours, greyscale
+        self.draws = crop.draws + colours.draws + greyscale.draws
+
+    def __repr__(self) -> str:
+        return f"{self.crop}, {self.colours}, {self.greyscale}"
+
+    def view(self, x: Tensor, drawn: Tensor) -> Tensor:
+        """Views of a batch of colour images."""
+        fits = x.shape[1] == 3 and max(x.shape[-2:]) <= SMALL and x.dtype == torch.float32 and not x.requires_grad
+        if fits and not torch.compiler.is_compiling() and self.in_one_kernel(x.device):
+            from imix.kernels import small_views
+
+            return small_views.view(x, drawn, self.crop, self.colours, self.greyscale)
+        steps = self.crop, self.colours, self.greyscale
+        for step, own in zip(steps, drawn.split([step.draws for step in steps], 1), strict=True):
+            x = step.view(x, own)
+        return x
+
+    def in_one_kernel(self, device: torch.device) -> bool:
+        """Whether one makes the views of small images there."""
+        return max(self.crop.size) <= SMALL and kernels.usable(device)
 
 
 def cifar(size: int | tuple[int, int]) -> nn.Sequential:
     """The paper's views of small images: crop and flip, colour jitter, greyscale."""
-    return nn.Sequential(RandomResizedCrop(size), ColourJitter(), Greyscale())
+    return nn.Sequential(CropAndColours(RandomResizedCrop(size), ColourJitter(), Greyscale()))
 
 
 def imagenet(size: int | tuple[int, int]) -> nn.Sequential:
     """The paper's views of large images: as for small ones, and blur."""
-    return nn.Sequential(RandomResizedCrop(size), ColourJitter(), Greyscale(), GaussianBlur())
+    return nn.Sequential(*cifar(size), GaussianBlur())
 
 
 def resized_crop(
@@ -251,6 +297,10 @@ def _blurring(sigma: Tensor, kernel: int, size: int) -> Tensor:
     source = (size - 1) - ((size - 1) - source).abs()
     matrix = torch.zeros(len(sigma), size, size, device=sigma.device, dtype=weight.dtype)
     return matrix.scatter_add_(2, source.expand(len(sigma), -1, -1), weight[:, None].expand(-1, size, -1))
+
+
+def _between(low: float, high: float, drawn: Tensor) -> Tensor:
+    return low + (high - low) * drawn
 
 
 def _per_sample(x: Tensor) -> Tensor:

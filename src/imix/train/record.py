@@ -18,7 +18,7 @@ class Recorded:
     """
 
     def __init__(self, function: Callable[..., Tensor], device: torch.device) -> None:
-        self.function, self.called = function, 0
+        self.function, self.device, self.called = function, device, 0
         self.stream = torch.cuda.Stream(device)
         self.graph: torch.cuda.CUDAGraph | None = None
 
@@ -32,10 +32,10 @@ class Recorded:
             map_fields(lambda held, new: held.copy_(new), self.held, given)
             self.graph.replay()
             return self.result.clone()
-        self.stream.wait_stream(torch.cuda.current_stream())
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self.stream):
             result = self.function(*given)
-        torch.cuda.current_stream().wait_stream(self.stream)
+        torch.cuda.current_stream(self.device).wait_stream(self.stream)
         return result
 
     def _record(self, given: tuple[Batch, ...]) -> None:

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from imix.augment.image import CropAndColours
 from imix.batch import Batch
 from imix.methods import Method
 from imix.mix import InputMix
@@ -92,8 +93,8 @@ def taking_steps(
 ) -> Iterator[Step]:
     """What takes a step, compiled and recorded as the settings say.
 
-    Views and network are compiled each by itself: a graph without gradient, and one with. The caller's random numbers
-    are left as they were.
+    Views and network are compiled each by itself: a graph without gradient, and one with; views that one kernel makes
+    are left as they are. The caller's random numbers are left as they were.
     """
     settings, device = made.settings, made.device
     kind = RecordedStep if made.recorded else Step
@@ -101,11 +102,18 @@ def taking_steps(
         if compiles(settings, device, made.steps):
             try_tilings = made.steps * settings.epochs > TILINGS_TRIED
             fast = partial(torch.compile, options={"triton.autotune_pointwise": try_tilings})
-            views, network = fast(views), fast(network)
+            network = fast(network)
+            views = views if _in_one_kernel(views, device) else fast(views)
             warnings.filterwarnings("ignore", "Torchinductor does not support code generation for complex")
             # Unasked it may only ever help: where it fails, the step runs as it is.
             compiling.enter_context(torch._dynamo.config.patch(suppress_errors=settings.compile is None))
         yield kind(views, network, made.learner, optimizer, device, uses_bf16(settings, device))
+
+
+def _in_one_kernel(views: Callable[[Batch], list[Batch]], device: torch.device) -> bool:
+    """Whether there is next to nothing to compile in the views."""
+    parts = views.modules() if isinstance(views, nn.Module) else []
+    return any(isinstance(part, CropAndColours) and part.in_one_kernel(device) for part in parts)
 
 
 def make_optimizer(

@@ -2,8 +2,6 @@
 
 Tensor cores multiply half-precision numbers. A float32 number is kept as two of them, itself rounded and the rest, and
 a product is three of theirs, which leaves out what float32 has no digits for either.
-
-They need a GPU, or Triton's interpreter (TRITON_INTERPRET=1), by which they are tested on a CPU.
 """
 
 from typing import Any
@@ -13,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from triton.runtime.errors import OutOfResources
+
+from imix.kernels import on_device_of
 
 WIDEST = 256  # numbers of an embedding
 PROGRAMS = 512  # at least that many at a time, where rows are few
@@ -199,7 +199,8 @@ def _launch(kernel: Any, tiles: Tiles, given: tuple[Any, ...], shape: tuple[int,
         found = scale.new_empty(shares, kept, *shape)
         grid, how = (triton.cdiv(kept, size), shares), (width, own is not None, rows, columns)
         try:
-            kernel[grid](*given, found, n, m, share, *how, num_warps=warps, num_stages=stages)
+            with on_device_of(q):
+                kernel[grid](*given, found, n, m, share, *how, num_warps=warps, num_stages=stages)
             break
         except OutOfResources:
             if at == len(tiles) - 1:
