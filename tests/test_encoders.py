@@ -11,7 +11,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import imix
-from imix.encoders import MLP, build, head, resnet, width_of
+from imix.encoders import MLP, build, head, lent_to, resnet, width_of
 from imix.encoders.heads import HEADS
 from imix.encoders.mlp import ColumnEmbedding, Maxout
 from imix.encoders.small import Convolutions, small_mlp
@@ -408,3 +408,16 @@ def test_timm_that_is_not_installed_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(imix.InputError, match=r"pip install 'imix-ssl\[timm\]'"):
         build("timm:resnet10t", (3, 32, 32))
+
+
+def test_a_module_that_was_lent_is_where_it_was_afterwards():
+    seen = []
+
+    class Moved(torch.nn.Linear):
+        def to(self, device):
+            seen.append(device.type)
+            return self
+
+    with lent_to(torch.device("cuda"), Moved(2, 2)):
+        assert seen == ["cuda"]
+    assert seen == ["cuda", "cpu"]

@@ -17,8 +17,9 @@ import imix
 from imix import InputError, encoders
 from imix.data.mel import Clip
 from imix.data.standardise import Standardise
+from imix.encoders.stored import assemble, save_encoder
 from imix.exports import detectron2_name, export, traced
-from imix.run import Run, assemble, save_encoder
+from imix.run import Run
 
 
 def run_of(name: str, shape: tuple[int, ...] = (3, 32, 32), standardise: bool = True) -> Run:

@@ -380,8 +380,8 @@ def test_a_checkpoint_cannot_execute_code(table, tmp_path, monkeypatch):
 def test_a_failed_write_leaves_the_last_good_file(tmp_path):
     checkpoint.save(tmp_path / "checkpoint.pt", {"step": 1})
 
-    def breaks(path):
-        path.write_bytes(b"half")
+    def breaks(file):
+        file.write(b"half")
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):

@@ -11,6 +11,7 @@ from imix.settings import Reading, Settings
 
 if TYPE_CHECKING:
     from imix import augment, data, detection, distributed, encoders, evaluation, losses, methods
+    from imix.encoders.stored import load_encoder
     from imix.estimator import IMixTransformer
     from imix.evaluation import embed, evaluate
     from imix.exports import export
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from imix.paper.reproduce import reproduce
     from imix.pretraining import pretrain
     from imix.reports import draw_map, report, transfer
-    from imix.run import Run, load_encoder
+    from imix.run import Run
     from imix.throughput import bench
 
 __version__ = "0.1.0"
@@ -27,7 +28,8 @@ __version__ = "0.1.0"
 _HOME = {
     "imix.mix": ("CutMix", "InputMix", "Mix", "MixUp"),
     "imix.methods": ("BYOL", "MoCo", "NPair", "SimCLR", "SupCLR", "SupNPair", "Supervised"),
-    "imix.run": ("Run", "load_encoder"),
+    "imix.encoders.stored": ("load_encoder",),
+    "imix.run": ("Run",),
     "imix.pretraining": ("pretrain",),
     "imix.evaluation": ("embed", "evaluate"),
     "imix.estimator": ("IMixTransformer",),

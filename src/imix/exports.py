@@ -14,16 +14,17 @@ import json
 import pickle
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, BinaryIO, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from imix.data.mel import LogMel
-from imix.data.standardise import Standardise
+from imix.data.standardise import statistics
+from imix.encoders.stored import load_encoder, read_encoder
 from imix.errors import InputError, StorageError, first_line
 from imix.files import write_atomically, write_bytes
-from imix.run import Run, load_encoder, read_encoder
+from imix.run import Run
 
 if TYPE_CHECKING:
     from torchvision.models import ResNet
@@ -87,20 +88,16 @@ def detectron2_name(name: str) -> str:
 
 
 def _to_state_dict(encoder: nn.Sequential, body: "ResNet", format: str, out: Path) -> str:
-    mean, deviation = _statistics(encoder, body)
+    mean, deviation = statistics(encoder[0], body.conv1.in_channels)
     state, channels, small = state_dict(body), body.conv1.in_channels, _has_small_stem(body)
     about = {"mean": json.dumps(mean), "std": json.dumps(deviation), "in_chans": str(channels)}
 
-    def write(unfinished: Path) -> None:
-        if out.suffix == ".pth":
-            with open(unfinished, "wb") as file:  # through which a full disk says so
-                torch.save(state, file)
-        else:
-            from safetensors.torch import save
+    if out.suffix == ".pth":
+        write_atomically(out, lambda file: torch.save(state, file), sum(value.nbytes for value in state.values()))
+    else:
+        from safetensors.torch import save
 
-            unfinished.write_bytes(save(state, {"format": "pt"} | about))
-
-    write_atomically(out, write, sum(value.nbytes for value in state.values()))
+        write_bytes(out, save(state, {"format": "pt"} | about))
     depth = _depth(body)
     name = f"resnet{depth}" if depth else "the same ResNet"
     if format == "timm":
@@ -119,7 +116,7 @@ def _to_state_dict(encoder: nn.Sequential, body: "ResNet", format: str, out: Pat
 def _to_detectron2(encoder: nn.Sequential, body: "ResNet", out: Path) -> str:
     if _has_small_stem(body) or body.conv1.in_channels != 3:
         raise InputError("detectron2's ResNets have the standard stem and take three channels; this encoder's differ")
-    mean, deviation = _statistics(encoder, body)
+    mean, deviation = statistics(encoder[0], body.conv1.in_channels)
     state = {
         detectron2_name(name): value.numpy() for name, value in state_dict(body).items() if "num_batches" not in name
     }
@@ -149,10 +146,10 @@ def _to_onnx(encoder: nn.Sequential, shape: list[int] | None, out: Path) -> str:
     try:
         program = traced(encoder, shape)
 
-        def write(unfinished: Path) -> None:
+        def write(file: BinaryIO) -> None:
             torch.onnx.export(
                 program,
-                f=unfinished,
+                f=file.name,
                 input_names=["inputs"],
                 output_names=["features"],
                 dynamo=True,
@@ -185,13 +182,6 @@ def _resnet(encoder: nn.Sequential, format: str) -> "ResNet":
         kind = type(encoder[-1]).__name__
         raise InputError(f"format {format!r} is for ResNets; the encoder is a {kind}, which onnx can hold")
     return encoder[-1]
-
-
-def _statistics(encoder: nn.Sequential, body: "ResNet") -> tuple[list[float], list[float]]:
-    """Mean and deviation of the inputs, as the encoder takes them."""
-    if isinstance(encoder[0], Standardise):
-        return encoder[0].mean.tolist(), encoder[0].deviation.tolist()
-    return [0.0] * body.conv1.in_channels, [1.0] * body.conv1.in_channels
 
 
 def _depth(body: "ResNet") -> int | None:

@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from imix.errors import storing
 
 STALE = 60.0  # seconds in which a file that somebody writes gets something new
 
 
-def write_atomically(path: Path, write: Callable[[Path], None], need: int | None = None) -> None:
-    """Let `write` make the file under another name, then put it in its place in one step.
+def write_atomically(path: Path, write: Callable[[BinaryIO], object], need: int | None = None) -> None:
+    """Let `write` fill a file of another name, then put it in its place in one step.
 
     What was there stays until then; `need` is how many bytes it will take, if that is known. Many processes may write
     the same file, each under a name of its own; what one that was killed left of it is removed.
@@ -28,8 +28,9 @@ def write_atomically(path: Path, write: Callable[[Path], None], need: int | None
             if _is_left(left):
                 left.unlink(missing_ok=True)
         try:
-            write(unfinished)
-            with open(unfinished, "rb+") as file:
+            with open(unfinished, "wb") as file:
+                write(file)
+                file.flush()
                 os.fsync(file.fileno())
             os.replace(unfinished, path)
         except BaseException:
@@ -70,11 +71,7 @@ def locked(folder: Path, wait: bool = True) -> Iterator[None]:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file."""
-
-    def write(unfinished: Path) -> None:
-        unfinished.write_bytes(content)
-
-    write_atomically(path, write, len(content))
+    write_atomically(path, lambda file: file.write(content), len(content))
 
 
 def write_text(path: Path, text: str) -> None:

@@ -16,11 +16,13 @@ from imix import distributed, files, ranks
 from imix.augment import Augment
 from imix.augment.image import CropAndColours
 from imix.augment.tabular import Cells
+from imix.config import read_config
 from imix.data import Data, load
+from imix.encoders.stored import save_encoder
 from imix.errors import InputError
 from imix.evaluation.probe import make_probe
 from imix.mix import MixOperator
-from imix.run import Run, clear, read_config, save_encoder
+from imix.run import Run, clear
 from imix.settings import SURROUNDINGS, Reading, Settings
 from imix.train import checkpoint
 from imix.train.build import Made, MakeMethod, make_all

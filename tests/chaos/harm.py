@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 
 from imix import Settings, files
-from imix.run import read_config
+from imix.config import read_config
 from imix.train import checkpoint
 
 LONG = os.environ.get("IMIX_CHAOS") == "long"  # the form that takes an hour, not minutes

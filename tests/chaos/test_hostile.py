@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 import imix
 from imix import InputError
-from imix.run import read_config
+from imix.config import read_config
 from imix.train import checkpoint
 
 SOURCE = Path(imix.__file__).parent

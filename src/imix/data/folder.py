@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,6 +24,8 @@ PARTS = ("train", "training", "validation", "valid", "val", "dev", "testing", "t
 AHEAD = 2048  # files that are decoded ahead
 
 Decode = Callable[[Path], np.ndarray]
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 def find_files(
@@ -92,22 +95,26 @@ def read_files(
 def decoded(paths: Iterable[Path], decode: Decode) -> Iterator[tuple[Path, np.ndarray | Exception]]:
     """Each file's content, or why it cannot be decoded, in order, with some being decoded ahead."""
 
-    def attempt(path: Path) -> np.ndarray | Exception:
+    def attempt(path: Path) -> tuple[Path, np.ndarray | Exception]:
         try:
-            return decode(path)
+            return path, decode(path)
         except Exception as error:  # a broken file fails in many ways, all of them the file's fault
-            return error
+            return path, error
 
-    waiting: deque[tuple[Path, Future[np.ndarray | Exception]]] = deque()
+    return ahead(attempt, paths, AHEAD)
+
+
+def ahead(function: Callable[[Given], Made], items: Iterable[Given], most: int) -> Iterator[Made]:
+    """What a function makes of each, in order, with at `most` that many made ahead."""
+    waiting: deque[Future[Made]] = deque()
     pool = ThreadPoolExecutor(min(32, os.cpu_count() or 1))
     try:
-        for path in paths:
-            waiting.append((path, pool.submit(attempt, path)))
-            if len(waiting) > AHEAD:
-                first, content = waiting.popleft()
-                yield first, content.result()
-        for path, content in waiting:
-            yield path, content.result()
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > most:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -48,3 +48,10 @@ class Standardise(nn.Module):
     @staticmethod
     def _along(statistic: Tensor, x: Tensor) -> Tensor:
         return statistic.to(x).view(1, -1, *[1] * (x.dim() - 2))
+
+
+def statistics(front: nn.Module | None, channels: int) -> tuple[list[float], list[float]]:
+    """Mean and deviation of the inputs as an encoder takes them: 0 and 1 where nothing is standardised."""
+    if isinstance(front, Standardise):
+        return front.mean.tolist(), front.deviation.tolist()
+    return [0.0] * channels, [1.0] * channels

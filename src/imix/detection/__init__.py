@@ -8,7 +8,6 @@ from imix.detection.finetune import Detection, finetune
 from imix.detection.precision import Precision, average_precision
 from imix.detection.voc import read_voc
 from imix.errors import InputError
-from imix.files import append_line
 from imix.result import Result
 from imix.run import Run, as_run
 from imix.train.device import pick_device, uses_bf16
@@ -44,8 +43,8 @@ def detect(
             details = asdict(finetune(run.encoder, train, test, protocol, where, run.path, bf16, progress))
         constants = asdict(protocol) | {"train": len(train), "test": len(test), "bf16": bf16}
         result = Result("detection", str(data_dir), details.pop("ap"), constants, details)
-        if run.path is not None and distributed.rank() == 0:
-            append_line(run.path / "evaluations.jsonl", asdict(result))
+        if distributed.rank() == 0:
+            run.keep(result)
     finally:
         if joined:
             ranks.stop()

@@ -20,7 +20,7 @@ from torchvision.models.detection.rpn import RPNHead
 from torchvision.ops import MultiScaleRoIAlign, roi_align
 
 from imix.batch import laid_out
-from imix.data.standardise import Standardise
+from imix.data.standardise import statistics
 from imix.errors import InputError
 
 SIDES = (32, 64, 128, 256, 512)
@@ -46,10 +46,7 @@ def faster_rcnn(
     channels = body.conv1.in_channels
     if channels not in (1, 3):
         raise InputError(f"objects are found in grey or colour images; the encoder takes {channels} channels")
-    if isinstance(standardise, Standardise):
-        mean, deviation = standardise.mean.tolist(), standardise.deviation.tolist()
-    else:
-        mean, deviation = [0.0] * channels, [1.0] * channels
+    mean, deviation = statistics(standardise, channels)
     trunk, head = Trunk(body), Head(body)
     anchors = AnchorGenerator((SIDES,), (RATIOS,))
     return FasterRCNN(

@@ -9,12 +9,10 @@ year's trainval, test images those of 2007's test. A single folder with Annotati
 trained on trainval or train and tested on test or val.
 """
 
-import os
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from imix.data.folder import ahead
 from imix.detection.precision import Truth
 from imix.errors import InputError, first_line
 
@@ -97,17 +96,7 @@ def read_voc(root: str | Path) -> tuple[Scenes, Scenes]:
 
 def decoded(scenes: Iterable[Scene], mode: str, difficult: bool) -> Iterator[Sample]:
     """Images as bytes (C, H, W) with their objects, in order, some of them ahead."""
-    waiting: deque[Future[Sample]] = deque()
-    pool = ThreadPoolExecutor(min(32, os.cpu_count() or 1))
-    try:
-        for scene in scenes:
-            waiting.append(pool.submit(_decode, scene, mode, difficult))
-            if len(waiting) > AHEAD:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    return ahead(lambda scene: _decode(scene, mode, difficult), scenes, AHEAD)
 
 
 def _decode(scene: Scene, mode: str, difficult: bool) -> Sample:

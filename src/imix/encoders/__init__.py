@@ -4,7 +4,9 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
+import torch
 from torch import nn
 
 from imix.encoders.heads import head
@@ -14,7 +16,7 @@ from imix.encoders.small import Convolutions, small_mlp
 from imix.errors import InputError, first_line
 from imix.settings import SMALL_SIDE
 
-__all__ = ["MLP", "build", "evaluating", "head", "resnet", "width_of"]
+__all__ = ["MLP", "build", "evaluating", "head", "lent_to", "resnet", "width_of"]
 
 NAMES = (
     "small, mlp (or mlp:256-256-1024, with :bn at the end for an activated embedding), "
@@ -73,6 +75,16 @@ def width_of(encoder: nn.Module) -> int | None:
     if isinstance(encoder, nn.Sequential) and len(encoder):
         return width_of(encoder[-1])
     return None
+
+
+@contextmanager
+def lent_to(device: torch.device, module: nn.Module) -> Iterator[nn.Module]:
+    """The module on that device, and where it was afterwards: it is somebody's, who may use it next."""
+    home = next((part.device for part in chain(module.parameters(), module.buffers())), device)
+    try:
+        yield module.to(device)
+    finally:
+        module.to(home)
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from torch import nn
 from imix.augment.image import PadCrop, RandomResizedCrop
 from imix.data import Data, Tensors
 from imix.data.standardise import Standardise
-from imix.errors import InputError, StorageError
+from imix.encoders import lent_to
+from imix.errors import InputError
 from imix.evaluation.features import Encoded
 from imix.evaluation.fed import fed
 from imix.evaluation.held_out import classes_of, majority, with_test
@@ -20,7 +21,6 @@ from imix.evaluation.linear import Linear, linear
 from imix.evaluation.pinv import PInv, pinv
 from imix.evaluation.reading import load_for
 from imix.evaluation.vectors import embed
-from imix.files import append_line
 from imix.result import DISTANCES, Result
 from imix.run import Run, as_run
 from imix.settings import SMALL_SIDE
@@ -84,19 +84,21 @@ def evaluate(
         raise InputError(f"inputs=True is for samples of one field; those of {dataset.name} have several")
     where = pick_device(device)
     encoder = _restandardised(run.encoder, dataset) if standardise else run.encoder
-    encoder = (nn.Sequential(encoder[0], nn.Flatten()) if inputs else encoder).to(where)
+    encoder = nn.Sequential(encoder[0], nn.Flatten()) if inputs else encoder
     assert dataset.test is not None
+    views = _views(dataset, protocol) if augment else None
     bf16 = augment and uses_bf16(run.settings, where)  # a hundred passes; one pass can be exact
-    train = Encoded(encoder, dataset.train, where, _views(dataset, protocol) if augment else None, bf16)
-    held_out = Encoded(encoder, dataset.test, where, bf16=bf16)
-    value, used, details = _measure(protocol, train, held_out, classes_of(dataset), constants, seed)
+    with lent_to(where, encoder):
+        train = Encoded(encoder, dataset.train, where, views, bf16)
+        held_out = Encoded(encoder, dataset.test, where, bf16=bf16)
+        value, used, details = _measure(protocol, train, held_out, classes_of(dataset), constants, seed)
     if "seed" in split and used.get("seed", split["seed"]) != split["seed"]:
         split["split_seed"] = split.pop("seed")  # what was held out was not drawn by the classifier's
     told = (
         used
         | ({"of": "inputs"} if inputs else {})
         | split
-        | ({"views": str(train.views)} if augment else {})
+        | ({"views": str(views)} if augment else {})
         | ({"standardised": True} if standardise else {})
     )
     if protocol not in DISTANCES:
@@ -104,11 +106,7 @@ def evaluate(
         details["majority_accuracy"] = majority(dataset)
         details |= {"classes": list(dataset.class_names)} if details.get("confusion") and dataset.class_names else {}
     result = Result(protocol, dataset.name, value, told, details)
-    if run.path is not None:
-        try:
-            append_line(run.path / "evaluations.jsonl", asdict(result))
-        except StorageError as error:
-            raise StorageError(f"{error}; what was found: {result}") from error
+    run.keep(result)
     return result
 
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from imix.data import Data
+from imix.encoders import lent_to
 from imix.errors import InputError
 from imix.evaluation.features import Encoded
 from imix.evaluation.reading import frames_of, load_for
@@ -53,14 +54,14 @@ def embed(
     dataset = load_for(run, data, columns=columns, data_dir=data_dir)
     written = _kept(data, dataset, keep, to_csv=out is not None and out.suffix == ".csv") if keep else {}
     where = pick_device(device)
-    encoder = run.encoder.to(where)
     sources = {"train": dataset.train} | ({"test": dataset.test} if dataset.test is not None else {})
-    features = {split: Encoded(encoder, source, where).features().cpu().numpy() for split, source in sources.items()}
+    with lent_to(where, run.encoder) as encoder:
+        features = {name: Encoded(encoder, source, where).features().cpu().numpy() for name, source in sources.items()}
     vectors = np.concatenate(list(features.values()))
     if out is None:
         return vectors
     if out.suffix == ".npy":
-        _write(out, lambda file: np.save(file, vectors), vectors.nbytes)
+        write_atomically(out, lambda file: np.save(file, vectors), vectors.nbytes)
         return vectors
     import pyarrow as pa
     from pyarrow import csv, parquet
@@ -77,7 +78,7 @@ def embed(
         written["label"] = names[numbers] if dataset.class_names else numbers
     table = pa.table(written)
     write = parquet.write_table if out.suffix == ".parquet" else csv.write_csv
-    _write(out, lambda file: write(table, file), table.nbytes)
+    write_atomically(out, lambda file: write(table, file), table.nbytes)
     return vectors
 
 
@@ -94,16 +95,6 @@ def _kept(data: Any, dataset: Data, names: Sequence[str], to_csv: bool) -> dict[
         if to_csv and pa.types.is_nested(field.type):
             raise InputError(f"column {field.name!r} holds lists or the like, which .csv cannot; write .parquet")
     return {name: kept.column(name) for name in names}
-
-
-def _write(path: Path, write: Callable[[Any], None], need: int) -> None:
-    """Let `write` fill the file."""
-
-    def fill(unfinished: Path) -> None:
-        with open(unfinished, "wb") as file:
-            write(file)
-
-    write_atomically(path, fill, need)
 
 
 def _printable(name: str) -> str:

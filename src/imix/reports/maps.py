@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -138,7 +138,7 @@ def save_map(path: Path, where: np.ndarray, labels: np.ndarray | None, names: Se
     if _drawable(path).suffix == ".svg":
         write_text(path, _svg(where, shown, legend))
     else:
-        write_atomically(path, lambda unfinished: _png(unfinished, where, shown, legend))
+        write_atomically(path, lambda file: _png(file, where, shown, legend))
     return path
 
 
@@ -162,7 +162,7 @@ def _svg(where: np.ndarray, labels: np.ndarray, legend: list[tuple[str, str]]) -
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{spots}{words}</svg>\n'
 
 
-def _png(path: Path, where: np.ndarray, labels: np.ndarray, legend: list[tuple[str, str]]) -> None:
+def _png(file: BinaryIO, where: np.ndarray, labels: np.ndarray, legend: list[tuple[str, str]]) -> None:
     from PIL import Image, ImageDraw
 
     fine = 2  # drawn larger and made smaller, for smooth edges
@@ -177,4 +177,4 @@ def _png(path: Path, where: np.ndarray, labels: np.ndarray, legend: list[tuple[s
     for at, (name, fill) in enumerate(legend):
         spot(SIDE + 20, 30 + 22 * at, 6, fill)
         draw.text((fine * (SIDE + 34), fine * (22 + 22 * at)), name, fill="black", font_size=14 * fine)
-    image.resize((SIDE + 200, SIDE), Image.Resampling.LANCZOS).save(path, "PNG")
+    image.resize((SIDE + 200, SIDE), Image.Resampling.LANCZOS).save(file, "PNG")

@@ -15,10 +15,10 @@ from imix.data.pictures import Pictures
 from imix.data.standardise import Standardise
 from imix.distributed import world_size
 from imix.encoders import evaluating, width_of
+from imix.encoders.stored import assemble
 from imix.errors import InputError
 from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
 from imix.mix import CutMix, MixOperator, MixUp
-from imix.run import assemble
 from imix.settings import Settings
 from imix.train.device import compiles, pick_device, records, start_compiler
 from imix.train.randomness import BEFORE_TRAINING, own_randomness, seed_all

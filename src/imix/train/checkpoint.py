@@ -12,12 +12,7 @@ from imix.files import write_atomically
 
 def save(path: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint."""
-
-    def write(unfinished: Path) -> None:
-        with open(unfinished, "wb") as file:
-            torch.save(state, file)
-
-    write_atomically(path, write, _size(state))
+    write_atomically(path, lambda file: torch.save(state, file), _size(state))
 
 
 def load(path: Path) -> dict[str, Any]:
