@@ -103,6 +103,32 @@ def test_a_csv_file_with_strings_and_gaps_from_rows_to_vectors(run_cli, tmp_path
     assert "lacks 'weight;kg' and has 'weight', not seen in training" in err
 
 
+def test_every_command_that_reads_a_table_can_leave_out_columns(run_cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i * 7 % 90 / 2 + 40 * (i % 3)},{i * 5 % 7 / 2},{'abc'[i % 3]}" for i in range(60)]
+    with open("seen.csv", "w") as file:
+        file.write("\n".join(["weight,size,kind", *rows]))
+    with open("new.csv", "w") as file:
+        file.write("\n".join(["weight,size,kind,wings", *(f"{row},{at % 2}" for at, row in enumerate(rows))]))
+    assert run_cli("pretrain", "seen.csv", "--out", "run", *QUICK, "--label", "kind")[0] == 0
+    for words in (
+        ["evaluate", "run", "--data", "new.csv", "--protocol", "knn"],
+        ["embed", "run", "new.csv", "--out", "z.npy"],
+        ["transfer", "run", "--data", "new.csv", "seen.csv", "--protocol", "knn"],
+        ["map", "run", "--data", "new.csv", "--out", "map.svg", "--samples", "20"],
+    ):
+        code, _, err = run_cli(*words)
+        assert code == 2 and "has 'wings', not seen in training (leave out: --columns NAME drop)" in err
+        assert run_cli(*words, "--columns", "wings", "drop")[0] == 0
+
+
+@pytest.mark.parametrize(("rank", "shown"), [("0", "found\n"), ("1", "")])
+def test_one_rank_says_what_an_evaluation_found(run_cli, monkeypatch, rank, shown):
+    monkeypatch.setattr("imix.evaluation.evaluate", lambda *given, **others: "found")
+    monkeypatch.setenv("RANK", rank)
+    assert run_cli("evaluate", "run") == (0, shown, "")
+
+
 def test_flags_of_the_command_are_the_settings(run_cli, tmp_path):
     flags = ["--method", "byol", "--mix", "cutmix", "--alpha", "2", "--no-fold", "--lr", "0.05", "--seed", "3"]
     assert run_cli("pretrain", "digits", "--out", tmp_path / "run", *QUICK, *flags, "--milestones", "3", "4")[0] == 0

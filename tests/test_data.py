@@ -35,6 +35,14 @@ def test_npy_and_npz_files_are_read(tmp_path):
     assert data.test.labels.tolist() == [2, 0]
 
 
+@pytest.mark.parametrize("name", ["x.NPY", "x.Npz"])
+def test_files_of_arrays_may_be_named_in_capitals(tmp_path, name):
+    x = np.arange(24.0).reshape(6, 4)
+    with open(tmp_path / name, "wb") as file:
+        np.save(file, x) if name == "x.NPY" else np.savez(file, x=x)
+    assert torch.equal(load(tmp_path / name).train.inputs, torch.from_numpy(x).float())
+
+
 def test_bytes_become_unit_interval_and_everything_float32():
     assert load(np.full((2, 3), 255, np.uint8)).train.inputs.unique().item() == 1.0
     for dtype in (np.int64, np.float16, np.float64, bool):
@@ -199,6 +207,40 @@ def test_arrays_may_be_labelled_in_part():
         data = load(np.ones((4, 2)), labels=labels)
         assert data.train.labels.tolist() == [1, -1, 0, 1]
         assert list(data.class_names) == ["0", "2"]
+
+
+def test_labels_of_bytes_are_names():
+    data = load(np.ones((4, 2)), labels=np.array([b"dog", b"", "kätzchen".encode(), b"dog"]))
+    assert data.train.labels.tolist() == [0, -1, 1, 0]
+    assert list(data.class_names) == ["dog", "kätzchen"]
+    assert list(load(np.ones((2, 2)), labels=np.array([b"a", b"\xff"])).class_names) == ["\\xff", "a"]
+
+
+@pytest.mark.parametrize("columns", [["id"], "id", 7])
+def test_columns_that_are_no_dict_are_refused(columns):
+    with pytest.raises(InputError, match="columns must be a dict of names and kinds; got "):
+        Reading(columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"milestones": "60"}, "milestones must be a list; got '60'"),
+        ({"milestones": ("a",)}, "each of milestones must be a whole number; got 'a'"),
+        ({"milestones": [60, 80.5]}, "each of milestones must be a whole number; got 80.5"),
+        ({"milestones": (True,)}, "each of milestones must be a whole number; got True"),
+        ({"augment_columns": (3,)}, "each of augment_columns must be a name; got 3"),
+    ],
+)
+def test_each_of_several_values_is_of_its_kind(settings, message):
+    with pytest.raises(InputError, match=message):
+        Settings(schedule="step", **settings)
+
+
+def test_several_values_may_come_as_a_list_and_a_name_alone():
+    settings = Settings(milestones=[np.int64(60), 80], augment_columns="numeric")
+    assert settings.milestones == (60, 80) and type(settings.milestones[0]) is int
+    assert settings.augment_columns == ("numeric",)
 
 
 def test_files_that_cannot_be_read_are_refused_by_name(tmp_path):

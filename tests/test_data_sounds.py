@@ -9,6 +9,7 @@ import sys
 import tarfile
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +28,7 @@ from imix.cli import main
 from imix.data import load, sounds
 from imix.data.mel import Clip, LogMel
 from imix.data.sounds import decode, find_sounds
+from imix.files import locked
 from imix.train import checkpoint
 from imix.train.views import make_view
 from spoken import spoken_folder
@@ -703,6 +705,33 @@ def test_speech_commands_is_fetched_once_and_checked(tmp_path, served, cache):
     assert len(load("speech_commands").train) == len(load("speech_commands").train) == 22
     assert asked == ["http://download.tensorflow.org/data/speech_commands_v0.01.tar.gz"]
     assert sorted(path.name for path in cache.iterdir()) == ["clips", "speech_commands_v0.01"]
+
+
+def test_one_process_at_a_time_looks_for_the_archive_and_fetches_it(tmp_path, cache, monkeypatch):
+    def fetch(archive, folder):
+        with pytest.raises(BlockingIOError), locked(cache, wait=False):
+            pass
+        commands(folder)
+
+    monkeypatch.setattr(speech_commands, "_fetch", fetch)
+    assert len(load("speech_commands").train) == 22
+
+
+def test_what_another_process_fetched_meanwhile_is_not_fetched_again(tmp_path, served, cache, monkeypatch):
+    @contextmanager
+    def waiting(folder):
+        commands(folder / "speech_commands_v0.01")
+        yield
+
+    asked = served(b"")
+    monkeypatch.setattr(speech_commands, "locked", waiting)
+    assert len(load("speech_commands").train) == 22 and not asked
+
+
+def test_a_cache_that_cannot_be_made_is_said_with_what_to_do(cache):
+    cache.write_text("a file in its place")
+    with pytest.raises(InputError, match=r"cannot fetch .*unpack .*tar\.gz yourself"):
+        load("speech_commands")
 
 
 def test_an_archive_with_another_checksum_is_refused_and_nothing_left_behind(tmp_path, served, cache):

@@ -657,6 +657,17 @@ def test_many_columns_that_turn_to_text_late_are_read_in_a_few_passes(tmp_path, 
     assert len(passes) <= csv_file.PATIENCE + 2
 
 
+def test_a_files_text_columns_are_not_kept_in_memory(tmp_path):
+    rows = ["late," * 9 + "late"] * 20_000
+    (tmp_path / "t.csv").write_text("\n".join([",".join("abcdefghij"), *rows]))
+    frame = csv_file.read_csv(tmp_path / "t.csv")
+    before = pa.total_allocated_bytes()
+    one = frame.column("a").nbytes
+    for name in frame.columns:
+        frame.column(name)
+    assert pa.total_allocated_bytes() - before < 2 * one
+
+
 def test_names_in_capitals_blank_lines_and_long_rows(tmp_path):
     assert len(read(tmp_path / "T.CSV", "\n\na,b\n\n1.5,2.5\n\n2.5,4\n").train) == 2
     wide = ",".join(f"c{i}" for i in range(200)) + "\n" + 3 * (",".join(["0." + "1" * 6000] * 200) + "\n")

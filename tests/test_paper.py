@@ -351,6 +351,18 @@ def test_a_measurement_with_other_constants_is_not_taken_for_the_papers(job, tmp
     assert (folder / "evaluations.jsonl").read_bytes() == before
 
 
+def test_a_measurement_by_the_runs_own_standardisation_is_not_taken_for_the_papers(job, tmp_path):
+    worker, folder = Worker(tmp_path, "smoke", progress=False), tmp_path / "runs" / job.name
+    other = replace(job, measurements=(Measurement("knn", "cifar100"),))
+    worker.do(replace(job, measurements=()))
+    evaluate(folder, stand_in("cifar100"), "knn", device="cpu")
+    for _ in range(2):
+        outcome = worker.do(other)
+        lines = read_lines(folder / "evaluations.jsonl")
+        assert ["standardised" in line["constants"] for line in lines] == [False, True]
+        assert outcome.values["knn", "cifar100"].value == 100 * lines[1]["value"]
+
+
 @pytest.mark.parametrize("name", [*SETTINGS, "voc"])
 def test_data_is_fetched_where_the_folder_has_none_of_its_files(name, tmp_path):
     worker = Worker(tmp_path / "out", data_dir=tmp_path)

@@ -296,6 +296,47 @@ def test_results_on_different_data_share_no_column(runs, tmp_path):
     assert page._table(arms, []).count("best") == 1
 
 
+def test_numbers_made_with_different_constants_share_no_column(runs, tmp_path):
+    first = Run.load(runs[0])
+    name = first.config["data"]["name"]
+    other = other_than(first, "settings", temperature=0.7)
+    small = with_results(first, tmp_path / "1", found(name, "knn", k=1, temperature=0.07, train=72), found(name, "fed"))
+    large = with_results(other, tmp_path / "2", found(name, "knn", 0.6, k=90, temperature=0.07, train=60))
+    arms = group([small, large])
+    assert columns_of(arms) == [["knn, k 1", "fed"], ["knn, k 90"]]
+    assert page._table(arms, []).count("best") == 0
+    assert "knn, k 1: k 1," in page._constants(arms) and "knn, k 90: k 90," in page._constants(arms)
+    (one_arm,) = group([small, replace(large, config=first.config)])
+    assert (one_arm.shown("knn, k 1"), one_arm.shown("knn, k 90")) == ("50.0", "60.0")
+    assert columns_of(group([large])) == [["knn"]]
+
+
+def test_constants_that_make_no_other_protocol_do_not_part_numbers(runs, tmp_path):
+    first = Run.load(runs[0])
+    name = first.config["data"]["name"]
+    told = {"rates": (1, 3), "momentum": 0, "milestones": ()}
+    one = with_results(first, tmp_path / "1", found(name, **told, seed=0, train=72, test="18 held out of train"))
+    other = with_results(first, tmp_path / "2", found(name, **told, seed=1, train=70, test=20, unlabelled=2))
+    (arm,) = group([one, other])
+    assert [*arm.results] == ["linear"] and len(arm.results["linear"]) == 2
+    third = with_results(first, tmp_path / "3", found(name, rates=(30,), momentum=0.9, milestones=(60, 80)))
+    (arm,) = group([one, third])
+    assert [*arm.results] == [
+        "linear, rates 1, 3, momentum 0, milestones none",
+        "linear, rates 30, momentum 0.9, milestones 60, 80",
+    ]
+
+
+def test_inputs_are_compared_with_features_of_the_same_constants(runs, tmp_path):
+    first = Run.load(runs[0])
+    name = first.config["data"]["name"]
+    features = [found(name, "knn", 0.7, k=20), found(name, "knn", 0.8, k=1)]
+    run = with_results(first, tmp_path / "1", *features, found(name, "knn", 0.6, k=20, of="inputs"))
+    (kept,), (row,) = set_apart(group([run]))
+    assert [*kept.results] == ["knn, k 20", "knn, k 1"]
+    assert [*row.results] == ["knn, k 20"] and row.shown("knn, k 20") == "60.0"
+
+
 def test_files_of_one_name_are_told_apart_by_their_folders(runs, tmp_path):
     first = Run.load(runs[0])
     names = ("/x/train.csv", "/y/train.csv")

@@ -80,22 +80,22 @@ def evaluate(
     """
     from imix.evaluation import evaluate as start
 
-    print(
-        start(
-            run,
-            data,
-            protocol,
-            label=label,
-            columns=columns,
-            test=test,
-            data_dir=data_dir,
-            augment=augment,
-            standardise=standardise,
-            inputs=inputs,
-            device=device,
-            seed=seed,
-        )
+    found = start(
+        run,
+        data,
+        protocol,
+        label=label,
+        columns=columns,
+        test=test,
+        data_dir=data_dir,
+        augment=augment,
+        standardise=standardise,
+        inputs=inputs,
+        device=device,
+        seed=seed,
     )
+    if os.environ.get("RANK", "0") == "0":
+        print(found)
 
 
 def embed(
@@ -129,6 +129,7 @@ def transfer(
     data: list[str],
     protocol: Literal["linear", "knn", "pinv", "fed"] = "linear",
     label: str | None = None,
+    columns: dict[str, str] | None = None,
     data_dir: str | None = None,
     augment: bool = False,
     standardise: bool = False,
@@ -142,6 +143,7 @@ def transfer(
         data: Names or files.
         protocol: As for evaluate.
         label: Column of tables that holds the classes; what each run was told unless given.
+        columns: Columns of tables that the runs have not seen and that are to be left out (NAME drop).
         data_dir: Folder with the files of named data sets.
         augment: A new view of each training image in every epoch of the linear classifier.
         standardise: Bring each data set to mean 0 and deviation 1 by its own training samples.
@@ -156,11 +158,12 @@ def transfer(
         data,
         protocol,
         label=label,
+        columns=columns,
+        data_dir=data_dir,
         augment=augment,
         standardise=standardise,
         device=device,
         seed=seed,
-        data_dir=data_dir,
     )
     print(as_table([str(run) for run in runs], data, found))
 
@@ -200,6 +203,7 @@ def map(
     samples: int = 2000,
     classes: list[str] | None = None,
     label: str | None = None,
+    columns: dict[str, str] | None = None,
     data_dir: str | None = None,
     device: str = "auto",
 ) -> None:
@@ -213,13 +217,24 @@ def map(
         samples: How many samples it shows at most.
         classes: Classes to show; by default all.
         label: Column of a table that holds the classes; what the run was told unless given.
+        columns: Columns of a table that the run has not seen and that are to be left out (NAME drop).
         data_dir: Folder with the files of a named data set.
         device: auto, cpu, cuda or cuda:N.
     """
     from imix.reports.maps import draw_map
 
-    shown = classes or ()
-    path = draw_map(run, out, data, method, samples, shown, label=label, data_dir=data_dir, device=device)
+    path = draw_map(
+        run,
+        out,
+        data,
+        method,
+        samples,
+        classes or (),
+        label=label,
+        columns=columns,
+        data_dir=data_dir,
+        device=device,
+    )
     print(f"open {path}")
 
 

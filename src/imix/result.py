@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DISTANCES = ("fed",)
+SHARES = ("accuracy", "ap50", "ap75")  # how details end that are told in per cent
 UNTOLD = ("by_lr", "confusion", "per_class", "classes", "paper_lr")  # details that are too long for a line
 WORDS = {  # how others are told
     "lr": "rate",
@@ -47,6 +48,6 @@ class Result:
 
     def __str__(self) -> str:
         told = {name: value for name, value in self.details.items() if name not in UNTOLD}
-        told |= {name: f"{100 * value:.2f} %" for name, value in told.items() if name.endswith("accuracy")}
+        told |= {name: f"{100 * value:.2f} %" for name, value in told.items() if name.endswith(SHARES)}
         parts = [f"{WORDS.get(name, name)} {value}" for name, value in (told | self.constants).items()]
         return f"{self.protocol} on {self.data}: {self.shown} ({', '.join(parts)})"

@@ -4,7 +4,7 @@ No torch here, so that `imix --help` is quick.
 """
 
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from types import UnionType
@@ -126,9 +126,9 @@ class Settings:
     """Log to Weights & Biases as well (extra: wandb)."""
 
     def __post_init__(self) -> None:
-        _check(self)
         if isinstance(self.augment_columns, str):
             object.__setattr__(self, "augment_columns", (self.augment_columns,))
+        _check(self)
         for name in ("encoder", "device"):
             if not isinstance(getattr(self, name), str):
                 module = ", and a module is given to pretrain itself" if name == "encoder" else ""
@@ -202,6 +202,8 @@ class Reading:
         _check(self)
         label = None if self.label is None else str(self.label)  # columns of a frame may be called 0, 1, ...
         object.__setattr__(self, "label", label)
+        if not isinstance(self.columns or {}, Mapping):
+            raise InputError(f"columns must be a dict of names and kinds; got {self.columns!r}")
         object.__setattr__(self, "columns", {str(name): kind for name, kind in (self.columns or {}).items()})
         if not 0 < self.fraction <= 1:
             raise InputError(f"fraction must be above 0 and at most 1; got {self.fraction}")
@@ -219,13 +221,20 @@ def _check(given: Any) -> None:
         value = getattr(given, name)
         if (allowed := _choices(kind)) and value not in allowed:
             raise InputError(f"unknown {name} {value!r}; choose from {', '.join(map(str, allowed))}")
-        if get_origin(kind) is tuple and not isinstance(value, tuple | str):
-            if not isinstance(value, list):  # which is how JSON has it
+        if get_origin(kind) is tuple:
+            if not isinstance(value, tuple | list):  # the latter is how JSON has it
                 raise InputError(f"{name} must be a list; got {value!r}")
-            value = tuple(value)
+            value = tuple(_one_of(name, get_args(kind)[0], one) for one in value)
         if kind in (bool, bool | None) and not isinstance(value, bool | None if kind == bool | None else bool):
             raise InputError(f"{name} must be True or False; got {value!r}")
         object.__setattr__(given, name, _number(name, kind, value))
+
+
+def _one_of(name: str, kind: Any, value: Any) -> Any:
+    """One of several values, if it is of that kind."""
+    if kind is str and not isinstance(value, str):
+        raise InputError(f"each of {name} must be a name; got {value!r}")
+    return _number(f"each of {name}", kind, value)
 
 
 @functools.cache

@@ -142,11 +142,12 @@ def _read(data: str | Path, reading: Reading, table: Table | None) -> Data:
     if tabular:
         train, *test = read_frames(path, reading, table)
         return _assemble(str(path), Parts(train, x_test=test[0] if test else None), reading, table)
-    if path.suffix.lower() in (*PICTURES, *SOUNDS):
+    suffix = path.suffix.lower()
+    if suffix in (*PICTURES, *SOUNDS):
         raise InputError(f"{name!r} is a single file; give the folder that it is in")
-    if path.suffix not in ARRAYS:
+    if suffix not in ARRAYS:
         raise InputError(f"cannot read {name!r} as data ({known})")
-    return _assemble(str(path), ARRAYS[path.suffix](path), reading, table)
+    return _assemble(str(path), ARRAYS[suffix](path), reading, table)
 
 
 def _read_folder(folder: Path, reading: Reading) -> Data:

@@ -56,6 +56,8 @@ def class_numbers(labels: Any, n: int, name: str, known: Any = None) -> tuple[Te
     values = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
     if values.shape != (n,):
         raise InputError(f"the {n} samples of {name} need labels of shape ({n},); got {values.shape}")
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "backslashreplace")
     missing = values == "" if values.dtype.kind == "U" else values != values  # NaN
     if values.dtype.kind == "O":
         missing = np.array([value is None or value != value or value == "" for value in values], bool)

@@ -2,7 +2,6 @@
 
 import codecs
 import csv
-import functools
 import io
 import re
 import tempfile
@@ -81,12 +80,9 @@ def read_csv(
 
     _check_quotes(path, table)
 
-    @functools.cache
-    def settled(name: str) -> Any:
-        return _settled(table.column(name), marks)
-
     def column(name: str) -> Any:
-        return settled(name) if types[name] == text and name not in kept else table.column(name)
+        found = table.column(name)
+        return _settled(found, marks) if types[name] == text and name not in kept else found
 
     return Frame(str(path), tuple(columns), table.num_rows, column, marks=marks)
 

@@ -14,6 +14,7 @@ from imix.data.cache import CACHE
 from imix.data.sounds import find_sounds, make_clip, read_clips, read_noise
 from imix.data.source import Data
 from imix.errors import InputError
+from imix.files import locked
 from imix.progress import Told
 from imix.settings import Reading
 
@@ -82,15 +83,22 @@ def _find(archive: str, given: str | None) -> Path:
         raise InputError(f"there is no {TEST} in {given!r}; give the folder of {archive} with --data-dir")
     folder = CACHE / archive
     with distributed.rank_0_first():
-        if not (folder / TEST).is_file():
-            _fetch(archive, folder)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with locked(folder.parent):  # other commands may want it at the same time
+                if not (folder / TEST).is_file():
+                    _fetch(archive, folder)
+        except (OSError, tarfile.TarError) as error:
+            raise InputError(
+                f"cannot fetch {archive} into {str(folder.parent)!r} ({error}); unpack {archive}.tar.gz yourself and "
+                "give its folder with --data-dir"
+            ) from error
     return folder
 
 
 def _fetch(archive: str, folder: Path) -> None:
     packed, unfinished = folder.with_name(f"{archive}.tar.gz"), folder.with_name(f".{archive}")
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256()
         with urllib.request.urlopen(f"{PLACE}{archive}.tar.gz", timeout=60) as answer, open(packed, "wb") as file:
             told = Told(f"fetching {archive}", int(answer.headers.get("Content-Length", 0)) >> 20, "MiB")
@@ -104,11 +112,6 @@ def _fetch(archive: str, folder: Path) -> None:
             tar.extractall(unfinished, filter="data")
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(unfinished, folder)
-    except (OSError, tarfile.TarError) as error:
-        raise InputError(
-            f"cannot fetch {archive} into {str(folder.parent)!r} ({error}); unpack {archive}.tar.gz yourself and give "
-            "its folder with --data-dir"
-        ) from error
     finally:
         packed.unlink(missing_ok=True)
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -45,11 +45,6 @@ class Precision:
     eleven_points: bool
     per_class: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def __str__(self) -> str:
-        form = "11 points" if self.eleven_points else "area"
-        numbers = f"AP {100 * self.ap:.2f}, AP50 {100 * self.ap50:.2f}, AP75 {100 * self.ap75:.2f}"
-        return f"{numbers} ({form}, classes {len(self.per_class)})"
-
 
 def average_precision(
     found: Sequence[Found], truth: Sequence[Truth], classes: Sequence[str], eleven_points: bool = True

@@ -125,6 +125,7 @@ class Worker:
         """By a protocol, unless the same was done before the command was stopped."""
         assert run.path is not None
         views = protocol == "linear" and on in IMAGES
+        standardise = on in IMAGES and on != run.config["data"]["name"]
         constants, data, place = self._constants(protocol, on), self._data(on), self._place(on)
         if on == "voc" and self.budget == "smoke":
             place = str(stand_in_voc(self.out / "stand-in-voc"))
@@ -134,7 +135,8 @@ class Worker:
                 continue
             before = line["constants"]  # which say more: what was held out, the views
             same = used == {name: before.get(name) for name in used}
-            if same and views == ("views" in before) and "of" not in before:
+            seen = (views, standardise) == ("views" in before, "standardised" in before)
+            if same and seen and "of" not in before:
                 return Result(**line)
         return evaluate(
             run,
@@ -142,7 +144,7 @@ class Worker:
             protocol,
             data_dir=place,
             augment=views,
-            standardise=on in IMAGES and on != run.config["data"]["name"],
+            standardise=standardise,
             device=device,
             constants=constants,
         )

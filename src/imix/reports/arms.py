@@ -19,6 +19,11 @@ from imix.settings import METHODS, SURROUNDINGS
 FOLLOWS = ("samples", "shape", "clip", "table", "table_values", "fingerprint", "weights")
 OPTIONAL = ("label", "test", *FOLLOWS)  # where there may be none; other things that are not given have a default
 OF_INPUTS = ", of the inputs"  # how a column of `evaluate(..., inputs=True)` ends
+# Constants that make no other protocol: what was at hand, randomness, and what a column says in its own way.
+NO_SETTINGS = (
+    *("train", "test", "unlabelled", "bf16", "checkpoint_minutes", "seed", "split_seed"),
+    *("views", "standardised", "label", "test_file", "of"),
+)
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,7 @@ def _results(runs: Sequence[Run]) -> list[dict[str, Result]]:
     """What was last found of each run, by column: a protocol, and all that it takes for numbers to be compared.
 
     A column says its data, its label or its test file if that is not the run's own, and all do where runs do not share
-    it.
+    it. Where numbers would share a column and were made with different constants, it says these.
     """
     found = [_read_results(run) for run in runs]
     own = [run.config["data"]["name"] for run in runs]
@@ -134,7 +139,7 @@ def _results(runs: Sequence[Run]) -> list[dict[str, Result]]:
     one_data, one_label = len(set(own)) == 1, len({run.reading.label for run in runs}) == 1
     one_test = len({run.reading.test for run in runs}) == 1
 
-    def column(result: Result, run: Run) -> str:
+    def plain(result: Result, run: Run) -> str:
         views = ", with views" if "views" in result.constants else ""
         known = one_data and result.data == run.config["data"]["name"]
         place = "" if known else f" on {called[result.data]}"
@@ -143,10 +148,27 @@ def _results(runs: Sequence[Run]) -> list[dict[str, Result]]:
         label = "" if by is None or (one_label and by == run.reading.label) else f", label {by}"
         file = result.constants.get("test_file")
         tested = "" if file is None or (one_test and file == run.reading.test) else f", tested on {called[file]}"
+        return f"{result.protocol}{views}{place}{anew}{label}{tested}"
+
+    alike: dict[str, list[dict[str, Any]]] = {}
+    for run, results in zip(runs, found, strict=True):
+        for result in results:
+            alike.setdefault(plain(result, run), []).append(_settings_of(result))
+
+    def column(result: Result, run: Run) -> str:
+        name, used = plain(result, run), _settings_of(result)
+        constants = [
+            in_words(one, "none" if used[one] == [] else used[one]) for one in differences(alike[name]) if one in used
+        ]
         inputs = OF_INPUTS if result.constants.get("of") == "inputs" else ""
-        return f"{result.protocol}{views}{place}{anew}{label}{tested}{inputs}"
+        return ", ".join([name, *constants]) + inputs
 
     return [{column(result, run): result for result in results} for run, results in zip(runs, found, strict=True)]
+
+
+def _settings_of(result: Result) -> dict[str, Any]:
+    """The constants of its protocol."""
+    return {name: value for name, value in result.constants.items() if name not in NO_SETTINGS}
 
 
 def _read_results(run: Run) -> list[Result]:

@@ -1,6 +1,6 @@
 """Transfer: what runs are worth on data that they were not trained on, as a table (the paper's tables 4a, C.1, C.2)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from imix.errors import InputError
@@ -14,6 +14,7 @@ def transfer(
     protocol: str = "linear",
     *,
     label: str | None = None,
+    columns: Mapping[str, str] | None = None,
     data_dir: str | None = None,
     augment: bool = False,
     standardise: bool = False,
@@ -36,6 +37,7 @@ def transfer(
             name,
             protocol,
             label=label,
+            columns=columns,
             data_dir=data_dir,
             augment=augment,
             standardise=standardise,
