@@ -257,6 +257,8 @@ def test_views_are_those_asked_for_or_the_data_sets_own(tmp_path, capsys):
     assert ", ".join(map(str, make_augment(Settings(augment="imagenet"), plain))) == words + ", blur 0.5"
     imix.pretrain("cifar10", QUICK, Reading(data_dir=str(tmp_path)))
     assert f"views by {words}, effective" in capsys.readouterr().err
+    imix.pretrain(bytes_of_images(), QUICK)
+    assert "no views but the samples themselves, effective" in capsys.readouterr().err
     for settings, data in ((Settings(augment="none"), named), (Settings(), plain)):
         assert make_augment(settings, data)(data.train.inputs) is data.train.inputs
     with pytest.raises(InputError, match=r"augment='cifar' is for colour images \(3, H, W\); digits has samples of"):

@@ -67,3 +67,11 @@ def test_the_command_measures_a_file(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "bare step" in done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy"]
+
+
+def test_slow_steps_are_measured_once(monkeypatch):
+    taken = []
+    real = Step.__call__
+    monkeypatch.setattr(Step, "__call__", lambda *given: taken.append(1) or real(*given))
+    imix.bench(torch.randn(64, 10), Settings(batch_size=32, device="cpu"), duration=1e-9, progress=False)
+    assert len(taken) == 3

@@ -231,7 +231,7 @@ for name in ("sklearn", "scipy", "rich", "tyro", "plotly", "pyarrow", "pandas", 
 import torch, imix
 from imix.data import Tensors
 x = torch.randn(40, 5); source = Tensors(x, torch.arange(40) % 2)
-for method in ("npair", "simclr", "moco", "byol", "supclr", "supnpair", "supervised"):
+for method in ("supclr", "supnpair", "supervised", "simclr", "moco", "byol", "npair"):
     run = imix.pretrain(source, imix.Settings(method=method, epochs=2, batch_size=20, encoder="mlp:8-8"))
 for protocol in ("linear", "knn", "pinv"):
     imix.evaluate(run, source, protocol)

@@ -346,8 +346,10 @@ def pictures(tmp_path):
 def test_the_parts_of_a_data_set_are_no_classes(pictures, tmp_path):
     for part in ("Train", "val"):
         shutil.copytree(pictures, tmp_path / "both" / part)
-    with pytest.raises(InputError, match=r"has the parts Train, val, not classes: give '.*Train', and --test '.*val'"):
-        load(tmp_path / "both")
+        shutil.copytree(pictures / "cats", tmp_path / "plain" / part)
+    for folder in ("both", "plain"):
+        with pytest.raises(InputError, match=r"has the parts Train, val, not classes: give '.*Train', and --test"):
+            load(tmp_path / folder)
     data = load(tmp_path / "both" / "Train", Reading(test=str(tmp_path / "both" / "val")))
     assert data.class_names == ["cats", "dogs"] and len(data.test) == 16
 

@@ -25,15 +25,13 @@ import imix
 from imix import InputError, Reading, Settings, mix
 from imix.batch import as_floats
 from imix.cli import main
-from imix.data import load, sounds
+from imix.data import load, sounds, speech_commands
 from imix.data.mel import Clip, LogMel
 from imix.data.sounds import decode, find_sounds
 from imix.files import locked
 from imix.train import checkpoint
 from imix.train.views import make_view
 from spoken import spoken_folder
-
-speech_commands = sys.modules["imix.data.speech_commands"]  # imix.data has a function of that name
 
 RATE = 16_000
 SHORT = Reading(seconds=0.25, rate=8000)  # 2000 samples, four frames

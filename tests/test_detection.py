@@ -619,7 +619,7 @@ def test_a_small_detector_learns_its_images(shapes, capsys):
     assert result.ap50 > 0.9
     assert set(result.per_class) == set(SHAPES)
     told = capsys.readouterr().err
-    assert "fine-tuning: 160 of 160 steps  loss" in told and "s left" in told
+    assert "fine-tuning: 160 of 160 steps  loss" in told and "seconds left" in told
     assert "detecting: 12 of 12 test images" in told
 
 
@@ -643,7 +643,7 @@ def test_a_runs_encoder_is_fine_tuned_and_the_result_kept(shapes, tmp_path):
 
 def test_average_precision_is_told_in_per_cent():
     result = Result("detection", "voc", 0.5, {"iterations": 4}, {"ap50": 0.75, "ap75": 0.25, "per_class": {}})
-    assert str(result) == "detection on voc: 50.00 % (ap50 75.00 %, ap75 25.00 %, iterations 4)"
+    assert str(result) == "detection on voc: 50.00 % (ap50 75.00 %, ap75 25.00 %)\n  iterations 4"
 
 
 def test_no_rank_leaves_before_the_checkpoint_is_written(shapes, tmp_path, monkeypatch):

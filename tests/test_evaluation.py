@@ -245,7 +245,7 @@ def test_evaluation_that_cannot_be_is_refused_by_name(run, tmp_path):
     for arguments, message in [
         ((run, None, "lda"), "unknown protocol 'lda'; choose from linear, knn, pinv"),
         ((run, np.ones((9, 1, 8, 8))), "training samples of given have no labels"),
-        ((arrays,), "trained on arrays or a frame, which it does not keep; give data"),
+        ((arrays,), "trained on arrays or a frame, which it does not keep; give them again"),
         ((tmp_path / "nothing",), "no run folder"),
         ((tmp_path,), "not a run folder"),
         ((arrays, "digits"), r"trained on samples of shape \(5,\); digits has \(1, 8, 8\)"),
@@ -458,7 +458,7 @@ def test_vectors_of_unlabelled_arrays(run):
 
 
 def test_vectors_that_cannot_be_written_are_refused_first(run, tmp_path):
-    with pytest.raises(InputError, match=r"\.parquet, \.npy, \.csv"):
+    with pytest.raises(InputError, match=r"\.parquet or \.npy or \.csv"):
         imix.embed(run, "digits", tmp_path / "z.txt")
     with pytest.raises(InputError, match="no folder"):
         imix.embed(run, "digits", tmp_path / "no" / "z.npy")
@@ -551,3 +551,26 @@ def test_a_result_that_cannot_be_kept_is_not_lost(run, tmp_path):
     (tmp_path / "moved" / "evaluations.jsonl").mkdir()
     with pytest.raises(StorageError, match=r"cannot write .*; what was found: knn on digits: \d+\.\d\d %"):
         imix.evaluate(moved, protocol="knn")
+
+
+def test_no_samples_are_held_out_of_what_a_method_saw_with_its_labels(tmp_path):
+    rows, classes = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 2
+    polars.DataFrame({**{f"c{i}": rows[:, i] for i in range(4)}, "y": classes, "z": classes}).write_csv(
+        tmp_path / "rows.csv"
+    )
+    reading = imix.Reading(label="y", columns={"z": "drop"})
+    supervised = replace(QUICK, method="supnpair")
+    of_file = imix.pretrain(str(tmp_path / "rows.csv"), supervised, reading, progress=False)
+    of_arrays = imix.pretrain(rows, supervised, labels=classes, progress=False)
+    for seen in (lambda: imix.evaluate(of_file), lambda: imix.evaluate(of_arrays, rows, labels=classes)):
+        with pytest.raises(InputError, match=r"learned from the labels .* give others with test=FILE"):
+            seen()
+    imix.evaluate(of_file, protocol="fed")
+    imix.evaluate(of_file, label="z")
+    imix.evaluate(of_arrays, rows[:40], labels=classes[:40])
+    imix.evaluate(imix.pretrain(rows, QUICK, labels=classes, progress=False), rows, labels=classes)
+
+
+def test_load_encoder_of_a_run_says_where_its_encoder_is(run):
+    with pytest.raises(InputError, match="a Run has its encoder"):
+        imix.load_encoder(run)

@@ -17,6 +17,7 @@ from imix.evaluation.features import Encoded
 from imix.evaluation.fed import fed, frechet_distance
 from imix.evaluation.linear import Linear, linear
 from imix.files import read_lines
+from imix.progress import Told
 from imix.train.health import health
 
 QUICK = imix.Settings(epochs=4, batch_size=32, encoder="small", device="cpu")
@@ -209,3 +210,17 @@ def test_standardise_is_refused_where_nothing_is_standardised():
     )
     with pytest.raises(InputError, match="standardise=True is for"):
         imix.evaluate(run, torch.randn(40, 1, 8, 8), labels=labels, standardise=True)
+
+
+def test_time_left_leaves_out_what_came_before_the_first_step(monkeypatch, capsys):
+    now = iter([0.0, 100.0, 110.0, 130.0])
+    monkeypatch.setattr("imix.progress.time.monotonic", lambda: next(now))
+    told = Told("training", 1000, "steps", ends=True)
+    for done in (1, 2, 4):
+        told(done)
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "training: 1 of 1,000 steps",
+        "training: 2 of 1,000 steps  2.8 hours left",
+        "training: 4 of 1,000 steps  2.8 hours left",
+    ]

@@ -187,6 +187,18 @@ def test_rows_show_the_values_of_the_file(table, written):
         assert row[1] == frame["colour"][number] and row[0] == pytest.approx(frame["height"][number], rel=1e-3)
 
 
+def test_columns_that_were_dropped_are_not_on_the_page(table, tmp_path):
+    reading = imix.Reading(label="breed", columns={"colour": "drop"})
+    imix.pretrain(table, replace(QUICK, epochs=1), reading, out=tmp_path / "run", progress=False)
+    shown = next(iter(content_of(imix.report(tmp_path / "run"))["samples"].values()))
+    assert shown["columns"] == ["height", "breed"]
+
+
+def test_a_classifier_mixes_no_virtual_labels(runs):
+    supervised = other_than(Run.load(runs[0]), "settings", method="supervised", mix="cutmix")
+    assert group([supervised])[0].name == "classifier + CutMix"
+
+
 def quick_run(data: Path, out: Path, label: str, fraction: float = 1.0) -> Path:
     reading = imix.Reading(label=label, fraction=fraction)
     imix.pretrain(data, replace(QUICK, epochs=1), reading, out=out, progress=False)

@@ -23,7 +23,7 @@ from imix.data.mel import LogMel
 from imix.data.standardise import statistics
 from imix.encoders.stored import load_encoder, read_encoder
 from imix.errors import InputError, StorageError, first_line
-from imix.files import write_atomically, write_bytes
+from imix.files import writable, write_atomically, write_bytes
 from imix.run import Run
 
 if TYPE_CHECKING:
@@ -50,13 +50,9 @@ def export(run: "Run | str | Path", format: Format, out: str | Path) -> str:
 
     `run` is a run, its folder or its encoder.safetensors.
     """
-    out = Path(out)
     if format not in get_args(Format):
         raise InputError(f"unknown format {format!r}; choose from {', '.join(get_args(Format))}")
-    if out.suffix not in SUFFIXES[format]:
-        raise InputError(f"{format} is written to {' or '.join(SUFFIXES[format])}; got {str(out)!r}")
-    if not out.parent.is_dir():
-        raise InputError(f"no folder {str(out.parent)!r}")
+    out = writable(Path(out), SUFFIXES[format], f"an encoder for {format}")
     encoder = run.encoder if isinstance(run, Run) else load_encoder(run)
     if format == "onnx":
         architecture = run.config["architecture"] if isinstance(run, Run) else read_encoder(run)[0]

@@ -6,12 +6,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from imix.errors import storing
+from imix.errors import InputError, storing
 
 STALE = 60.0  # seconds in which a file that somebody writes gets something new
 
@@ -67,6 +67,15 @@ def locked(folder: Path, wait: bool = True) -> Iterator[None]:
         yield
     finally:
         os.close(place)
+
+
+def writable(path: Path, suffixes: Sequence[str], what: str) -> Path:
+    """The path, if its name ends in one of these and its folder is there; asked before the work that fills it."""
+    if path.suffix not in suffixes:
+        raise InputError(f"cannot write {what} to {str(path)!r}; choose a file that ends in {' or '.join(suffixes)}")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
+    return path
 
 
 def write_bytes(path: Path, content: bytes) -> None:

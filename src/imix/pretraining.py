@@ -23,7 +23,7 @@ from imix.errors import InputError
 from imix.evaluation.probe import make_probe
 from imix.mix import MixOperator
 from imix.run import Run, clear
-from imix.settings import SURROUNDINGS, Reading, Settings
+from imix.settings import SMALL_SIDE, SURROUNDINGS, Reading, Settings
 from imix.train import checkpoint
 from imix.train.build import Made, MakeMethod, make_all
 from imix.train.device import uses_bf16
@@ -116,15 +116,7 @@ def _pretrain(data: Data, made: Made, folder: Path | None, overwrite: bool, prog
     done = state["epoch"] * made.steps + state["step"] if state else 0
     log = _open_log(folder, config, settings, made.steps, done, progress)
     if distributed.rank() == 0 and progress:
-        if data.table is not None:
-            print(f"{data.name}: {data.table}", file=sys.stderr)
-        print(_headline(data, made), file=sys.stderr)
-        own = [*made.own, *(["encoder"] if made.architecture["encoder"] == "custom" else [])]
-        if idle := settings.passed_over(own):
-            print(f"{made.title} has no use for {', '.join(idle)}: passed over", file=sys.stderr)
-        if settings.method == "moco" and settings.queue > len(data.train):
-            times = f"{settings.queue / len(data.train):.3g}"
-            print(f"the queue holds {times} keys of every sample; a smaller --queue may do better", file=sys.stderr)
+        print(*_said_before(data, made), sep="\n", file=sys.stderr)
     try:
         train(made, log, folder / "checkpoint.pt" if folder else None, state, probe)
     finally:
@@ -217,6 +209,24 @@ def _open_log(
     return Log(sinks, records)
 
 
+def _said_before(data: Data, made: Made) -> list[str]:
+    """What a user should know before a training begins."""
+    settings, n, shape = made.settings, len(data.train), data.train.shape or ()
+    said = [] if data.table is None else [f"{data.name}: {data.table}"]
+    said.append(_headline(data, made))
+    own = [*made.own, *(["encoder"] if made.architecture["encoder"] == "custom" else [])]
+    if idle := settings.passed_over(own):
+        said.append(f"{made.title} has no use for {', '.join(idle)}: passed over")
+    if settings.method == "moco" and settings.queue > n:
+        less = 1 << max(0, (n // 2).bit_length() - 1)
+        times = f"the queue holds {settings.queue / n:.3g} keys of every sample"
+        said.append(f"{times}; a smaller one, as queue={less} (--queue {less}), may do better")
+    if made.device.type == "cpu" and len(shape) == 3 and max(shape[1:]) > SMALL_SIDE:
+        large = f"images of {max(shape[1:])} pixels are slow on a CPU"
+        said.append(f"{large}; try --image-size {SMALL_SIDE} --batch-size {SMALL_SIDE}")
+    return said
+
+
 def _headline(data: Data, made: Made) -> str:
     """What is about to run, the effective batch included."""
     batch_size, steps, world = made.batch_size, made.steps, distributed.world_size()
@@ -226,14 +236,16 @@ def _headline(data: Data, made: Made) -> str:
         for part in parts
         if type(part).__module__.startswith("imix.augment") and not isinstance(part, Cells | CropAndColours)
     )
+    views = f"views by {steps_of_views}, " if steps_of_views else ""
+    if not steps_of_views and "augment" not in made.own and made.learner.views > 1:
+        views = "no views but the samples themselves, "
     weights = sum(parameter.numel() for parameter in made.learner.encoder.parameters())
     precision = "bf16" if uses_bf16(made.settings, made.device) else "fp32"
     left = len(data.train) - steps * batch_size  # others in each epoch
     return (
         f"{made.title} on {data.name}: {len(data.train):,} samples of "
         f"{data.train.shape or 'several fields'}, "
-        f"{f'views by {steps_of_views}, ' if steps_of_views else ''}"
-        f"effective batch {batch_size} = {world} rank(s) x {batch_size // world}, "
+        f"{views}effective batch {batch_size} = {world} rank(s) x {batch_size // world}, "
         f"{made.settings.epochs} epochs x {steps} steps"
         f"{f' ({left} samples left out of each, others each time)' if left else ''}, "
         f"encoder {made.network} ({weights / 1e6:.2f} M weights, {made.learner.width} features), "

@@ -49,5 +49,9 @@ class Result:
     def __str__(self) -> str:
         told = {name: value for name, value in self.details.items() if name not in UNTOLD}
         told |= {name: f"{100 * value:.2f} %" for name, value in told.items() if name.endswith(SHARES)}
-        parts = [f"{WORDS.get(name, name)} {value}" for name, value in (told | self.constants).items()]
-        return f"{self.protocol} on {self.data}: {self.shown} ({', '.join(parts)})"
+        details, constants = (
+            ", ".join(f"{WORDS.get(name, name)} {value}" for name, value in part.items())
+            for part in (told, self.constants)
+        )
+        first = f"{self.protocol} on {self.data}: {self.shown}" + (f" ({details})" if details else "")
+        return f"{first}\n  {constants}" if constants else first

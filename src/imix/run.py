@@ -60,7 +60,7 @@ class Run:
         try:
             append_line(self.path / "evaluations.jsonl", asdict(result))
         except StorageError as error:
-            raise StorageError(f"{error}; what was found: {result}") from error
+            raise StorageError(f"{error}; what was found: {' '.join(str(result).split())}") from error
 
     @property
     def own(self) -> dict[str, str]:

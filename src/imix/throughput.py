@@ -18,6 +18,7 @@ from imix.augment import Augment
 from imix.batch import Batch, map_fields
 from imix.data import Data, Tensors, load
 from imix.mix import MixOperator
+from imix.progress import duration as in_time
 from imix.settings import Reading, Settings
 from imix.train.build import Made, MakeMethod, make_all
 from imix.train.device import compiles, uses_bf16
@@ -55,7 +56,7 @@ class Throughput:
         lines = [self.what, f"{'':24}{'views/s':>10}{'ms a step':>11}{'of bare':>9}"]
         for way, rate in ways.items():
             lines.append(f"{way:24}{rate:10,.0f}{1e3 * self.views_per_step / rate:11.2f}{100 * rate / self.bare:8.0f}%")
-        lines.append(f"{self.epochs} epochs of {self.steps} steps take {_duration(self.seconds)}")
+        lines.append(f"{self.epochs} epochs of {self.steps} steps take {in_time(self.seconds)}")
         if self.memory is not None:
             lines[-1] += f"; steps hold {self.memory / 2**30:.1f} GiB of the GPU"
         return "\n".join(lines)
@@ -77,7 +78,8 @@ def bench(
     """How fast `imix.pretrain` with the same arguments would be here; nothing is kept.
 
     Without data: random pictures of CIFAR's size. Each of the three rates is taken over `duration` seconds, after a few
-    steps that do not count, in turns with the others. One process measures one device.
+    steps that do not count, in turns with the others, or by a single step on a CPU that takes longer for one. One
+    process measures one device.
 
     >>> found = bench(torch.randn(64, 10), Settings(batch_size=32), duration=0.1, progress=False)
     >>> found.whole > 0
@@ -136,8 +138,10 @@ def _steps_per_second(
             torch.cuda.synchronize(device)
         return time.perf_counter() - started
 
-    for way in ways:
-        take(*way, BEFORE_RECORDING + 1 if device.type == "cuda" else 1)
+    before = BEFORE_RECORDING + 1 if device.type == "cuda" else 1
+    once = [take(*way, before) / before for way in ways]
+    if max(once) > duration and device.type == "cpu":  # no set-up to speak of
+        return [1 / seconds for seconds in once]
     ahead = max(1, min(AHEAD, int(duration / TURNS / max(take(*way, 1) for way in ways))))
     taken, spent = [0] * len(ways), [0.0] * len(ways)
     while min(spent) < duration or min(taken) < FEWEST:
@@ -157,10 +161,3 @@ def _described(name: str, made: Made) -> str:
 def _pictures() -> Data:
     pixels = torch.randint(0, 256, (50_000, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     return Data("random pictures", Tensors(pixels, torch.arange(len(pixels)) % 10), augment="cifar")
-
-
-def _duration(seconds: float) -> str:
-    for unit, size in (("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} seconds"

@@ -12,19 +12,19 @@ from torch.utils.data import DataLoader, Dataset
 
 from imix.batch import Batch, size
 from imix.data.arrays import Parts, class_numbers, read_npy, read_npz, samples
-from imix.data.cifar import CLASSES, cifar10, cifar100
+from imix.data.cifar import CLASSES, read_cifar10, read_cifar100
 from imix.data.csv_file import CSV
-from imix.data.digits import digits
+from imix.data.digits import read_digits
 from imix.data.folder import find_files
 from imix.data.frame import as_frame, has_gaps, is_frame
-from imix.data.imagenet import imagenet, imagenet100
+from imix.data.imagenet import read_imagenet, read_imagenet100
 from imix.data.pictures import PICTURES, read_pictures
 from imix.data.sounds import NOISE, SOUNDS, read_sounds
 from imix.data.source import Data, Source, Tensors, take_fraction
-from imix.data.speech_commands import speech_commands, speech_commands_v2
+from imix.data.speech_commands import read_speech_commands, read_speech_commands_v2
 from imix.data.table import Table
 from imix.data.tabular import encode_frames, encode_labels, read_frames
-from imix.data.uci import covtype, higgs1m, higgs100k
+from imix.data.uci import read_covtype, read_higgs1m, read_higgs100k
 from imix.data.ways import check_ways
 from imix.distributed import rank_0_first
 from imix.errors import InputError
@@ -33,18 +33,18 @@ from imix.settings import Reading
 __all__ = ["Data", "Source", "Table", "Tensors", "load"]
 
 NAMED = {
-    "digits": digits,
-    "cifar10": cifar10,
-    "cifar100": cifar100,
-    "covtype": covtype,
-    "higgs100k": higgs100k,
-    "higgs1m": higgs1m,
+    "digits": read_digits,
+    "cifar10": read_cifar10,
+    "cifar100": read_cifar100,
+    "covtype": read_covtype,
+    "higgs100k": read_higgs100k,
+    "higgs1m": read_higgs1m,
 }
 FOLDERS = {
-    "imagenet": imagenet,
-    "imagenet100": imagenet100,
-    "speech_commands": speech_commands,
-    "speech_commands_v0.02": speech_commands_v2,
+    "imagenet": read_imagenet,
+    "imagenet100": read_imagenet100,
+    "speech_commands": read_speech_commands,
+    "speech_commands_v0.02": read_speech_commands_v2,
 }
 ARRAYS = {".npy": read_npy, ".npz": read_npz}
 TABLES = (".parquet", *CSV)

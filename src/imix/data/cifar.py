@@ -28,12 +28,12 @@ CLASSES = {  # in the order of their numbers
 }
 
 
-def cifar10(reading: Reading) -> Parts:
+def read_cifar10(reading: Reading) -> Parts:
     """Ten classes."""
     return _cifar("cifar10", reading.data_dir)
 
 
-def cifar100(reading: Reading) -> Parts:
+def read_cifar100(reading: Reading) -> Parts:
     """A hundred classes."""
     return _cifar("cifar100", reading.data_dir)
 
@@ -53,8 +53,11 @@ def _cifar(name: str, folder: str | None) -> Parts:
     try:
         parts = [kind(folder or CACHE, train=train, download=folder is None) for train in (True, False)]
     except (RuntimeError, OSError) as error:
-        where = f"there is no {name}.npz and none of its files in {folder!r}" if folder else f"cannot fetch {name}"
-        raise InputError(f"{where} ({first_line(error)}); give the folder that has them with --data-dir") from error
+        inner = TRAIN[name][0]
+        have = f"{name}.npz, {inner} or {inner.replace('bin', 'py')}"
+        where = f"there is no {name}.npz and none of its files in {folder!r}" if folder else ""
+        where = where or f"cannot fetch {name} ({first_line(error)})"
+        raise InputError(f"{where}; give a folder that has {have} with --data-dir") from error
     (x, y), (x_test, y_test) = ((part.data.transpose(0, 3, 1, 2), np.array(part.targets)) for part in parts)
     return Parts(x, y, x_test, y_test)
 

@@ -8,7 +8,7 @@ from imix.settings import Reading
 TEST = 500  # images held out for testing, drawn once
 
 
-def digits(reading: Reading) -> Parts:
+def read_digits(reading: Reading) -> Parts:
     """1,297 training and 500 test images, (1, 8, 8) in 0..1, ten classes."""
     from sklearn.datasets import load_digits
 

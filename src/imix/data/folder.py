@@ -156,7 +156,7 @@ def _check_parts(folder: Path, files: Sequence[Path]) -> None:
     """Refuse a folder whose subfolders are no classes but the parts of a data set."""
     parts = [file.relative_to(folder).parts for file in files]
     first = sorted({part[0] for part in parts})
-    if len(first) > 1 and set(map(str.lower, first)) <= set(PARTS) and all(len(part) > 2 for part in parts):
+    if len(first) > 1 and set(map(str.lower, first)) <= set(PARTS):
         train = min(first, key=lambda name: PARTS.index(name.lower()))
         test = max(first, key=lambda name: PARTS.index(name.lower()))
         raise InputError(
@@ -170,5 +170,6 @@ def _classes(folder: Path, names: Sequence[Path]) -> list[str] | None:
     parts = [name.relative_to(folder).parts for name in names]
     loose = [part[0] for part in parts if len(part) == 1]
     if loose and len(loose) < len(parts):
-        print(f"{folder}: no labels, since {loose[0]!r} and {len(loose) - 1} more are in no subfolder", file=sys.stderr)
+        more = f" and {len(loose) - 1} more are" if len(loose) > 1 else " is"
+        print(f"{folder}: no labels, since {loose[0]!r}{more} in no subfolder", file=sys.stderr)
     return None if loose else [part[0] for part in parts]

@@ -16,12 +16,12 @@ SIDE = 224
 HUNDRED = 100
 
 
-def imagenet(reading: Reading) -> Data:
+def read_imagenet(reading: Reading) -> Data:
     """All classes; the folders are in `reading.data_dir`, images are brought to 224 x 224 pixels."""
     return _imagenet("imagenet", reading, None)
 
 
-def imagenet100(reading: Reading) -> Data:
+def read_imagenet100(reading: Reading) -> Data:
     """A hundred of ImageNet's classes, drawn once."""
     train, _ = _imagenet_folders("imagenet100", reading)
     classes = sorted(place.name for place in train.iterdir() if place.is_dir())

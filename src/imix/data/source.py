@@ -134,6 +134,16 @@ class Data:
                 f"{self.name}: test samples have shape {self.test.shape}, training samples {self.train.shape}"
             )
 
+    @property
+    def classes(self) -> int:
+        """Number of classes of training and test samples together: one that is rare may be in the test part alone."""
+        return max(part.classes for part in (self.train, self.test) if part is not None)
+
+    @property
+    def called(self) -> list[str]:
+        """What the classes are called: their names, or else their numbers."""
+        return list(self.class_names) or [str(number) for number in range(self.classes)]
+
 
 def take_fraction(data: Data, fraction: float) -> Data:
     """Data with that share of its training samples: of each class alike where there are labels, drawn once."""

@@ -28,12 +28,12 @@ CHECKSUMS = {  # SHA-256 of the archives
 TEST, VALIDATION = "testing_list.txt", "validation_list.txt"
 
 
-def speech_commands(reading: Reading) -> Data:
+def read_speech_commands(reading: Reading) -> Data:
     """Version 0.01, as in the paper: 51,088 training and 6,835 test clips."""
     return _speech_commands("speech_commands", "speech_commands_v0.01", reading)
 
 
-def speech_commands_v2(reading: Reading) -> Data:
+def read_speech_commands_v2(reading: Reading) -> Data:
     """Version 0.02, with more words and speakers."""
     return _speech_commands("speech_commands_v0.02", "speech_commands_v0.02", reading)
 

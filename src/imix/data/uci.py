@@ -34,7 +34,7 @@ HIGGS_FEATURES = 28
 HIGGS_SEED = 0  # of the rows that are drawn
 
 
-def covtype(reading: Reading) -> Parts:
+def read_covtype(reading: Reading) -> Parts:
     """Forest CoverType: 15,120 training and 565,892 test rows, 7 classes, 10 numeric and 2 categorical columns.
 
     The file is UCI's, in the folder `reading.data_dir`, or else what scikit-learn fetches.
@@ -54,12 +54,12 @@ def covtype(reading: Reading) -> Parts:
     return Parts(frame.part(0, cut), y[:cut], frame.part(cut, len(x)), y[cut:])
 
 
-def higgs100k(reading: Reading) -> Parts:
+def read_higgs100k(reading: Reading) -> Parts:
     """Higgs: 100,000 rows drawn from the training part, the last 500,000 rows for testing, 2 classes, 28 columns."""
     return _higgs(reading.data_dir, HIGGS_ROWS["higgs100k"])
 
 
-def higgs1m(reading: Reading) -> Parts:
+def read_higgs1m(reading: Reading) -> Parts:
     """Higgs: 1,000,000 rows drawn from the training part, the last 500,000 rows for testing, 2 classes, 28 columns."""
     return _higgs(reading.data_dir, HIGGS_ROWS["higgs1m"])
 

@@ -88,7 +88,7 @@ def finetune(
         made_of = _made_of(encoder, train, test, protocol, bf16)
         begun = 0 if path is None or not path.exists() else tuning.load(path, made_of)
         distributed.wait()  # until all have read it, before one of them writes the next
-        told = Told("fine-tuning", protocol.iterations, "steps", begun=begun, ends=True)
+        told = Told("fine-tuning", protocol.iterations, "steps", ends=True)
         shown = progress and distributed.rank() == 0
         saved, rounds = time.monotonic(), distributed.Rounds()
         with stopping(path is not None) as stop_asked:

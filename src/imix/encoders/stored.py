@@ -51,11 +51,13 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
     `load_encoder(path)[-1]`, is the plain backbone. `encoder` is the module to fill where a run was made with one of
     your own.
     """
+    if not isinstance(path, str | Path):
+        raise InputError(f"load_encoder takes a run folder or a file, and a Run has its encoder; got {path!r}")
     architecture, state = read_encoder(path)
     if architecture["encoder"] == "custom" and encoder is None:
         raise InputError(
             f"{str(path)!r} holds weights of an encoder of your own, which only Python can fill: "
-            f"imix.Run.load(folder, module) gives a run for evaluate, embed and report"
+            f"imix.load_encoder(path, module), or imix.Run.load(folder, module) for evaluate, embed and report"
         )
     if encoder is None:
         _check_fit(path, architecture, state)

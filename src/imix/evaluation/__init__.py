@@ -9,13 +9,13 @@ from typing import Any
 from torch import nn
 
 from imix.augment.image import PadCrop, RandomResizedCrop
-from imix.data import Data, Tensors
+from imix.data import GIVEN, Data, Tensors
 from imix.data.standardise import Standardise
 from imix.encoders import lent_to
 from imix.errors import InputError
 from imix.evaluation.features import Encoded
 from imix.evaluation.fed import fed
-from imix.evaluation.held_out import classes_of, majority, with_test
+from imix.evaluation.held_out import majority, with_test
 from imix.evaluation.knn import KNN, knn
 from imix.evaluation.linear import Linear, linear
 from imix.evaluation.pinv import PInv, pinv
@@ -23,7 +23,7 @@ from imix.evaluation.reading import load_for
 from imix.evaluation.vectors import embed
 from imix.result import DISTANCES, Result
 from imix.run import Run, as_run
-from imix.settings import SMALL_SIDE
+from imix.settings import SMALL_SIDE, SUPERVISED
 from imix.train.device import pick_device, uses_bf16
 
 __all__ = ["KNN", "Linear", "PInv", "Result", "embed", "evaluate"]
@@ -75,11 +75,13 @@ def evaluate(
         return _detection(run, data, data_dir, device, constants, seed)
     _check_constants(protocol, constants, CONSTANTS[protocol])
     data = run.config["data"]["name"] if data is None else data
-    dataset, split = with_test(
-        load_for(run, data, labels, label=label, columns=columns, test=test, data_dir=data_dir),
-        seed,
-        labelled=protocol not in DISTANCES,
-    )
+    loaded = load_for(run, data, labels, label=label, columns=columns, test=test, data_dir=data_dir)
+    if loaded.test is None and protocol not in DISTANCES and _labels_were_seen(run, loaded):
+        raise InputError(
+            f"{run.settings.method} learned from the labels of all samples of {loaded.name}, so that none can be held "
+            "out to test it; give others with test=FILE (--test FILE)"
+        )
+    dataset, split = with_test(loaded, seed, labelled=protocol not in DISTANCES)
     if inputs and dataset.train.shape is None:
         raise InputError(f"inputs=True is for samples of one field; those of {dataset.name} have several")
     where = pick_device(device)
@@ -91,7 +93,7 @@ def evaluate(
     with lent_to(where, encoder):
         train = Encoded(encoder, dataset.train, where, views, bf16)
         held_out = Encoded(encoder, dataset.test, where, bf16=bf16)
-        value, used, details = _measure(protocol, train, held_out, classes_of(dataset), constants, seed)
+        value, used, details = _measure(protocol, train, held_out, dataset.classes, constants, seed)
     if "seed" in split and used.get("seed", split["seed"]) != split["seed"]:
         split["split_seed"] = split.pop("seed")  # what was held out was not drawn by the classifier's
     told = (
@@ -142,6 +144,15 @@ def _check_constants(protocol: str, constants: Any, kind: type | None) -> None:
     if constants is not None and (kind is None or not isinstance(constants, kind)):
         takes = f"{kind.__name__}(...) as its" if kind is not None else "no"
         raise InputError(f"{protocol} takes {takes} constants; got {constants!r}")
+
+
+def _labels_were_seen(run: Run, data: Data) -> bool:
+    """Whether the run was trained on these samples with these labels."""
+    told = run.config["data"]
+    same = data.name == told["name"] and data.reading.label == run.reading.label
+    if data.name == GIVEN:
+        same &= told.get("fingerprint") == data.train.fingerprint()
+    return same and run.settings.method in SUPERVISED
 
 
 def _restandardised(encoder: nn.Sequential, data: Data) -> nn.Sequential:

@@ -20,7 +20,7 @@ def with_test(data: Data, seed: int, labelled: bool = True) -> tuple[Data, dict[
         place = data.reading.test or f"the test samples of {data.name}"
         test = None if data.test is None else _labelled(data.test, place, data)
         data = replace(data, train=train, test=test)
-        if classes_of(data) < 2:
+        if data.classes < 2:
             raise InputError(f"all samples of {data.name} are of one class, so there is nothing to tell apart")
     without = given - len(data.train) - len(data.test or ())
     unlabelled = {"unlabelled": without} if without else {}
@@ -49,11 +49,6 @@ def divided(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
     return (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
 
 
-def classes_of(data: Data) -> int:
-    """Number of classes of training and test samples together: one that is rare may be in the test part alone."""
-    return max(part.classes for part in (data.train, data.test) if part is not None)
-
-
 def majority(data: Data) -> float:
     """Accuracy on the test samples of what always answers the most frequent class of the training samples."""
     assert data.test is not None
@@ -67,12 +62,12 @@ def _labelled(source: Source, called: str, data: Data) -> Source:
     """Those samples that have a label."""
     if source.labels is None:
         if data.table is not None:
-            how = "name their column (--label NAME)"
+            how = "name their column when the run is trained (--label NAME), or here if it was no input"
         elif data.names:
             how = "put each file in a folder of its class"
         else:
             how = "give them with the samples"
-        raise InputError(f"{called} have no labels, and only fed does without: {how}")
+        raise InputError(f"{called} have no labels, without which there is no accuracy: {how}")
     has = source.labels >= 0
     if not has.any():
         raise InputError(f"none of {called} has a label")

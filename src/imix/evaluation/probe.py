@@ -8,7 +8,7 @@ from torch import nn
 from imix.data import Data
 from imix.errors import InputError
 from imix.evaluation.features import Encoded
-from imix.evaluation.held_out import classes_of, with_test
+from imix.evaluation.held_out import with_test
 from imix.evaluation.knn import knn
 from imix.settings import Settings
 
@@ -24,5 +24,5 @@ def make_probe(
     split, _ = with_test(data, settings.seed)
     assert split.test is not None
     train, test = Encoded(encoder, split.train, device), Encoded(encoder, split.test, device)
-    classes = classes_of(split)
+    classes = split.classes
     return lambda: {"knn": knn(train, test, classes)}

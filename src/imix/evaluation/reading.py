@@ -33,7 +33,8 @@ def load_for(
     """Data read as the run's was, whole, and but for what is given; refused if the run's encoder cannot take it."""
     if isinstance(data, str) and data == run.config["data"]["name"] == GIVEN:
         raise InputError(
-            "the run was trained on arrays or a frame, which it does not keep; give data=... (and labels=...)"
+            "the run was trained on arrays or a frame, which it does not keep; give them again as data, with their "
+            "labels as imix.data.load(x, labels=y)"
         )
     said = {"label": label, "columns": columns, "test": test, "data_dir": data_dir}
     given: dict[str, Any] = {name: value for name, value in said.items() if value is not None}

@@ -15,7 +15,7 @@ from imix.encoders import lent_to
 from imix.errors import InputError
 from imix.evaluation.features import Encoded
 from imix.evaluation.reading import frames_of, load_for
-from imix.files import write_atomically
+from imix.files import writable, write_atomically
 from imix.run import Run, as_run
 from imix.train.device import pick_device
 
@@ -45,11 +45,7 @@ def embed(
     if keep and (out is None or Path(out).suffix == ".npy"):
         raise InputError(f"keep={keep} is for features that are written to a .parquet or .csv file")
     if out is not None:
-        out = Path(out)
-        if out.suffix not in FORMATS:
-            raise InputError(f"cannot write features to {str(out)!r}; choose a file that ends in {', '.join(FORMATS)}")
-        if not out.parent.is_dir():
-            raise InputError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
+        out = writable(Path(out), FORMATS, "features")
     run = as_run(run)
     dataset = load_for(run, data, columns=columns, data_dir=data_dir)
     written = _kept(data, dataset, keep, to_csv=out is not None and out.suffix == ".csv") if keep else {}

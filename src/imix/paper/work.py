@@ -166,8 +166,7 @@ class Worker:
         """A map of ten classes, evenly spread where there are more."""
         assert run.path is not None
         data = load_for(run, self._data(on), data_dir=self._place(on))
-        names = list(data.class_names) or [str(number) for number in range(data.train.classes)]
-        chosen = names[:: max(1, len(names) // MAP_CLASSES)][:MAP_CLASSES]
+        chosen = data.called[:: max(1, len(data.called) // MAP_CLASSES)][:MAP_CLASSES]
         path = self.out / "maps" / f"{run.path.name}-{on}.svg"
         path.parent.mkdir(exist_ok=True)
         draw_map(run, path, data, samples=MAP_SAMPLES, classes=chosen, device=device)

@@ -115,6 +115,8 @@ def name_of(run: Run) -> str:
     """A run by its method and mixing."""
     settings = run.settings
     mix = {"mixup": " + i-Mix", "cutmix": " + i-Mix (CutMix)", "none": ""}[settings.mix]
+    if settings.method == "supervised" and "method" not in run.own:  # of class labels, not of virtual ones
+        mix = {"mixup": " + MixUp", "cutmix": " + CutMix", "none": ""}[settings.mix]
     mix = f" + i-Mix ({run.own['mix']})" if "mix" in run.own else mix
     return run.own.get("method", METHODS[settings.method]) + mix + (" + InputMix" if settings.input_mix else "")
 

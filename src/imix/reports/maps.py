@@ -13,7 +13,7 @@ from imix.data import Data
 from imix.errors import InputError, printable
 from imix.evaluation.reading import load_for
 from imix.evaluation.vectors import embed
-from imix.files import write_atomically, write_text
+from imix.files import writable, write_atomically, write_text
 from imix.reports.samples import Chosen, choose
 from imix.run import Run, as_run
 
@@ -22,6 +22,7 @@ COLOURS = (
     *("#4e79a7", "#f28e2b", "#e15759", "#76b7b2", "#59a14f", "#edc948"),
     *("#b07aa1", "#ff9da7", "#9c755f", "#2f4b7c", "#d37295", "#a0cbe8"),
 )
+MAPS = (".svg", ".png")
 SIDE = 900  # of a picture
 FEWEST = 4  # samples of a picture
 ENOUGH = 50  # principal components that t-SNE gets of many samples
@@ -46,7 +47,7 @@ def draw_map(
     `data` is what the run was trained on unless given, test samples where there are any; `label`, `columns` and
     `data_dir` say how it is read, as for `evaluate`.
     """
-    out = _drawable(Path(out))
+    out = writable(Path(out), MAPS, "a map")
     if samples < FEWEST:
         raise InputError(f"a map needs at least {FEWEST} samples; got {samples}")
     run = as_run(run)
@@ -62,24 +63,14 @@ def draw_map(
     return save_map(out, places(embed(run, taken, device=device), method), labels, dataset.class_names)
 
 
-def _drawable(path: Path) -> Path:
-    """The path, if a map can be drawn there."""
-    if path.suffix not in (".svg", ".png"):
-        raise InputError(f"cannot draw a map to {str(path)!r}; choose a file that ends in .svg or .png")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
-    return path
-
-
 def _of_classes(data: Data, chosen: Chosen, wanted: Sequence[str]) -> np.ndarray:
     """Those rows, in random order, of the wanted classes, by name, or by number where classes have no names."""
     labels = chosen.source.labels
     if labels is None:
         raise InputError(f"the {chosen.part} samples of {data.name} have no labels, so no classes can be chosen")
-    known = list(data.class_names) or [str(number) for number in range(chosen.source.classes)]
-    if strange := [name for name in wanted if name not in known]:
-        raise InputError(f"there is no class {strange[0]!r}; there are {', '.join(known)}")
-    numbers = torch.tensor([known.index(name) for name in wanted])
+    if strange := [name for name in wanted if name not in data.called]:
+        raise InputError(f"there is no class {strange[0]!r}; there are {', '.join(data.called)}")
+    numbers = torch.tensor([data.called.index(name) for name in wanted])
     order = np.random.default_rng(0).permutation(chosen.rows)
     return order[torch.isin(labels.cpu()[torch.from_numpy(order)], numbers).numpy()]
 
@@ -135,7 +126,7 @@ def save_map(path: Path, where: np.ndarray, labels: np.ndarray | None, names: Se
     classes = [int(label) for label in np.unique(shown)]
     known = dict(enumerate(map(printable, names))) | {-1: "no label"}
     legend = [] if labels is None else [(known.get(c, str(c)), colour(c)) for c in classes]
-    if _drawable(path).suffix == ".svg":
+    if writable(path, MAPS, "a map").suffix == ".svg":
         write_text(path, _svg(where, shown, legend))
     else:
         write_atomically(path, lambda file: _png(file, where, shown, legend))

@@ -13,7 +13,7 @@ from typing import Any
 from imix.errors import InputError
 from imix.evaluation import embed
 from imix.evaluation.reading import load_for
-from imix.files import write_text
+from imix.files import writable, write_text
 from imix.reports.arms import Arm, differences, evaluate_if_need_be, group, in_words, told
 from imix.reports.baselines import set_apart
 from imix.reports.maps import COLOURS, neighbours, places
@@ -231,10 +231,7 @@ def report(
     loaded = [as_run(run) for run in runs]
     home = loaded[0].path if len(loaded) == 1 else None
     out = Path("report.html" if home is None else home / "report.html") if out is None else Path(out)
-    if out.suffix not in (".html", ".htm"):
-        raise InputError(f"cannot write a report to {str(out)!r}; choose a file that ends in .html or .htm")
-    if not out.parent.is_dir():
-        raise InputError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
+    writable(out, (".html", ".htm"), "a report")
     for run in loaded:
         evaluate_if_need_be(run)
     arms = group(loaded)

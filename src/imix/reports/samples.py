@@ -56,7 +56,7 @@ def show(run: Run, data: Data, chosen: Chosen) -> dict[str, Any]:
         "numbers": rows.tolist(),
         "names": [data.names[offset + row] for row in rows.tolist()] if data.names else [],
         "labels": None if taken.labels is None else taken.labels.tolist(),
-        "classes": list(data.class_names) or _numbered(taken.labels),
+        "classes": data.called,
     }
     shape = data.train.shape
     if data.clip is not None:
@@ -68,10 +68,6 @@ def show(run: Run, data: Data, chosen: Chosen) -> dict[str, Any]:
     elif shape is not None and len(shape) == 1:
         shown["columns"], shown["rows"] = _rows(run, data, chosen, taken.sample(len(taken)))
     return shown
-
-
-def _numbered(labels: Tensor | None) -> list[str]:
-    return [] if labels is None else [str(number) for number in range(int(labels.max()) + 1)]
 
 
 def _pieces(source: Source) -> Iterator[Tensor]:
@@ -120,11 +116,15 @@ def _uri(kind: str, content: bytes) -> str:
 
 
 def _rows(run: Run, data: Data, chosen: Chosen, encoded: Tensor) -> tuple[list[str], list[list[Any]]]:
-    """The columns of a table with the values they have in its file, or the numbers of an array."""
+    """The inputs and the label of a table's rows as they are in its file, or the numbers of an array.
+
+    Other columns are left out: whoever dropped names and addresses does not want them on a page.
+    """
     if data.table is not None and Path(data.name).is_file():
         frames = read_frames(Path(data.name), data.reading, run.table)
         frame = frames[0 if chosen.part == "train" else 1].take(chosen.rows)
-        names = list(frame.columns[:VALUES])
+        inputs = run.table.kinds if run.table is not None else {}
+        names = [name for name in frame.columns if name in inputs or name == data.reading.label][:VALUES]
         values = [[_short(value) for value in frame.column(name).to_pylist()] for name in names]
         return names, [list(row) for row in zip(*values, strict=True)]
     shown = encoded[:, :VALUES].double().numpy().round(3)

@@ -56,7 +56,8 @@ class Made:
         mix = self.own.get("mix", f"{settings.mix}, alpha {settings.alpha:g}")
         mixes = "mix" in self.own or settings.mix != "none"
         inputs = f" + InputMix of {settings.input_mix}" if settings.input_mix else ""
-        return self.own.get("method", settings.method) + (f" + i-Mix ({mix})" if mixes else "") + inputs
+        mixing = "mixing" if settings.method == "supervised" and "method" not in self.own else "i-Mix"
+        return self.own.get("method", settings.method) + (f" + {mixing} ({mix})" if mixes else "") + inputs
 
     @property
     def network(self) -> str:

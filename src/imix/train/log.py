@@ -79,7 +79,7 @@ class Progress:
     """Loss, views per second and time left: a live bar on a terminal, a line every ten seconds elsewhere."""
 
     def __init__(self, total_steps: int, done: int = 0) -> None:
-        self.told = Told("training", total_steps, "steps", begun=done, ends=True)
+        self.told = Told("training", total_steps, "steps", ends=True)
         self.bar: Any = None
         self.last: dict[str, str] = {}
         if sys.stderr.isatty():
