@@ -142,6 +142,8 @@ def test_flags_of_the_command_are_the_settings(run_cli, tmp_path):
     ("arguments", "message"),
     [
         (["pretrain", "nowhere.npy", "--out", "run"], "no data set or file 'nowhere.npy'"),
+        (["pretrain", "digits", "--epoch", "5", "--out", "run"], r"--epoch, 5 .*did you mean '--epochs'\?"),
+        (["--verison"], "--verison"),
         (["pretrain", "digits", "--method", "dino", "--out", "run"], "'dino'.*npair.*supervised"),
         (["pretrain", "digits", "--temperature", "-1", "--out", "run"], "temperature must be above 0; got -1"),
         (["pretrain", "digits", "--encoder", "vit", "--out", "run"], "unknown encoder 'vit'; choose from small"),

@@ -487,6 +487,15 @@ def test_pictures_are_made_small_in_pieces(monkeypatch):
     assert whole["sprite"]["n"] == 20 and whole["sprite"]["width"] == samples.THUMB
 
 
+def test_runs_that_are_not_finished_are_left_out_by_name(runs, tmp_path, capsys):
+    shutil.copytree(runs[0], tmp_path / "begun")
+    (tmp_path / "begun" / "encoder.safetensors").unlink()
+    imix.report([tmp_path / "begun", runs[0]], tmp_path / "r.html")
+    assert f"{tmp_path / 'begun'} is not finished, and left out" in capsys.readouterr().err
+    with pytest.raises(InputError, match="no encoder at"):
+        imix.report([tmp_path / "begun"], tmp_path / "r.html")
+
+
 def test_bad_wishes_are_refused(runs, tmp_path):
     with pytest.raises(InputError, match="at least one run"):
         imix.report([], tmp_path / "r.html")

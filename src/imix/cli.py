@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 import io
 import itertools
 import os
@@ -9,6 +10,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import tyro
@@ -16,6 +18,7 @@ import tyro
 import imix
 from imix.commands import COMMANDS
 from imix.errors import InputError, Interrupted, TrainingError, did_you_mean, first_line, printable
+from imix.settings import Reading, Settings
 
 SWITCHES = ("--compile", "--cuda-graph")
 BAD_INPUT, FAILED, RESUME_ME = 2, 1, 75  # exit codes; 75 is EX_TEMPFAIL: run the command again with --resume
@@ -71,9 +74,19 @@ def _parse() -> Callable[[], None]:
             )
     except SystemExit as leaving:
         if leaving.code:
-            raise InputError(_one_line(complaint.getvalue())) from None
+            raise InputError(_one_line(complaint.getvalue()) + _nearest(sys.argv[1:])) from None
         raise
     return command
+
+
+def _nearest(words: list[str]) -> str:
+    """What the first flag that is unknown may have been meant to be."""
+    asked = [inspect.signature(function).parameters for function in COMMANDS if function.__name__ in words[:1]]
+    names = [*itertools.chain(*asked), *(field.name for kind in (Settings, Reading) for field in fields(kind))]
+    known = [f"--{name.replace('_', '-')}" for name in names]
+    flags = [word.replace("_", "-") for word in words if word.startswith("--")]
+    strange = [flag for flag in flags if flag.replace("--no-", "--", 1) not in known]
+    return did_you_mean(strange[0], known) if strange else ""
 
 
 def _spelled_out(words: list[str]) -> list[str]:

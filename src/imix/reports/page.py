@@ -219,16 +219,16 @@ def report(
 ) -> Path:
     """Write a page about runs, or one: settings that differ, curves, results, maps of their features, confusions.
 
-    Runs that differ in their seed alone are put together. A run that was not evaluated yet is, where its data has
-    labels. The maps show up to that many `samples`. Unless said, the page is report.html: in the folder of the run, if
-    there is but one, or else where one is.
+    Runs that differ in their seed alone are put together; of several, those that are not finished are left out. A run
+    that was not evaluated yet is, where its data has labels. The maps show up to that many `samples`. Unless said, the
+    page is report.html: in the folder of the run, if there is but one, or else where one is.
     """
     runs = [runs] if isinstance(runs, Run | str | Path) else runs
     if not runs:
         raise InputError("a report needs at least one run")
     if samples < 10:
         raise InputError(f"a map needs at least 10 samples; got {samples}")
-    loaded = [as_run(run) for run in runs]
+    loaded = [as_run(run) for run in _finished(runs)]
     home = loaded[0].path if len(loaded) == 1 else None
     out = Path("report.html" if home is None else home / "report.html") if out is None else Path(out)
     writable(out, (".html", ".htm"), "a report")
@@ -242,3 +242,19 @@ def report(
         title = f"{arms[0].name} on {first.name}" if len(arms) == 1 else f"{len(arms)} ways to learn {first.name}"
     given = " ".join(str(run.path) for run in loaded if run.path is not None)
     return write_report(out, title, arms, [], "", f"imix report {given}", samples)
+
+
+def _finished(runs: "Sequence[Run | str | Path]") -> "list[Run | str | Path]":
+    """Those runs that have their encoder, if any do; the others are named."""
+    unfinished = [
+        run
+        for run in runs
+        if not isinstance(run, Run)
+        and (Path(run) / "config.json").is_file()
+        and not (Path(run) / "encoder.safetensors").is_file()
+    ]
+    if len(unfinished) == len(runs):
+        return list(runs)  # which is refused by name
+    for run in unfinished:
+        print(f"{run} is not finished, and left out", file=sys.stderr)
+    return [run for run in runs if run not in unfinished]
