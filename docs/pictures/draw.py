@@ -46,35 +46,39 @@ def tables(title: str, labels: np.ndarray) -> str:
     softmax = softmax_of(similar)
     loss = -(labels * np.log(softmax)).sum(1)
 
-    cell, top, left = 46, 146, 150
-    places = [left, left + 4 * cell + 40, left + 8 * cell + 80]
+    cell, top, left = 48, 146, 158  # wide enough for −0.17 in DejaVu Sans
+    places = [left, left + 4 * cell + 30, left + 8 * cell + 60]
     parts = []
-    heads = ("similarity of anchor and key", f"softmax, temperature {TAU}", "virtual label")
+    heads = ("similarity", "softmax", "virtual label")
     for x, head, values in zip(places, heads, (similar, softmax, labels), strict=True):
         parts.append(text(x + 2 * cell, 72, head, 15, "middle", weight=600))
         for n in range(4):
-            parts.append(digit(x + n * cell + 3, top - 60, 5, [VIEW_2[n]], [n]))
-            parts.append(text(x + n * cell + 23, top - 6, f"key {n + 1}", 13, "middle", COLOURS[n]))
+            parts.append(digit(x + n * cell + 4, top - 62, 5, [VIEW_2[n]], [n]))
+            parts.append(text(x + n * cell + 24, top - 6, f"key {n + 1}", 13, "middle", COLOURS[n]))
         for i in range(4):
             for n in range(4):
                 at = x + n * cell, top + i * 54
                 parts.append(square(*at, cell, 54, values[i, n], n if values is labels else None))
     for i in range(4):
         y, own = top + i * 54, [n for n in np.argsort(-labels[i]) if labels[i, n] > 0]
-        parts.append(digit(102, y + 7, 5, [labels[i, n] * VIEW_1[n] for n in own], own))
+        parts.append(digit(110, y + 7, 5, [labels[i, n] * VIEW_1[n] for n in own], own))
         if len(own) == 1:
-            parts.append(text(92, y + 31, f"anchor {i + 1}", 14, "end", COLOURS[i]))
+            parts.append(text(100, y + 31, f"anchor {i + 1}", 13, "end", COLOURS[i]))
         else:
             for line, n in enumerate(own):
                 share = f"{'+ ' if line else ''}{labels[i, n]:.1f} × no. {n + 1}"
-                parts.append(text(92, y + 23 + 17 * line, share, 13, "end", COLOURS[n]))
-        parts.append(text(places[2] + 4 * cell + 36, y + 32, f"{loss[i]:.2f}", 15, "middle"))
-    parts.append(text(places[2] + 4 * cell + 36, top - 6, "loss", 14, "middle", weight=600))
+                parts.append(text(103, y + 23 + 17 * line, share, 12, "end", COLOURS[n]))
+        parts.append(text(places[2] + 4 * cell + 32, y + 32, f"{loss[i]:.2f}", 14, "middle"))
+    parts.append(text(places[2] + 4 * cell + 32, top - 6, "loss", 14, "middle", weight=600))
     for x in places[1:]:
-        parts.append(arrow(x - 31, top + 108, x - 9, top + 108))
-    foot = "loss of an anchor = − sum over keys of virtual label × log softmax"
-    parts.append(text(left, top + 4 * 54 + 30, foot, 14, fill=FAINT))
-    return picture(410, title, parts)
+        parts.append(arrow(x - 25, top + 108, x - 6, top + 108))
+    feet = (
+        f"similarity = cosine of anchor and key; softmax of similarities / {TAU}, the temperature",
+        "loss of an anchor = − sum over keys of virtual label × log softmax",
+    )
+    for line, foot in enumerate(feet):
+        parts.append(text(left, top + 4 * 54 + 28 + 20 * line, foot, 13, fill=FAINT))
+    return picture(430, title, parts)
 
 
 def mixed_inputs() -> str:
@@ -130,8 +134,8 @@ def overview() -> str:
     parts.append(text(321, low + 26, "keys, clean", 14, "middle", FAINT))
 
     parts.append(f'<rect x="420" y="{high - 8}" width="84" height="218" rx="8" fill="#e8edf2" stroke="{LINE}"/>')
-    parts.append(text(462, middle + 30, "encoder", 15, "middle", weight=600))
-    parts.append(text(462, middle + 48, "and head", 15, "middle", weight=600))
+    parts.append(text(462, middle + 30, "encoder", 14, "middle", weight=600))
+    parts.append(text(462, middle + 48, "and head", 14, "middle", weight=600))
 
     cell = 26
     softmax = softmax_of(cosines(np.tensordot(MIXED, VIEW_1, 1), VIEW_2))
@@ -219,7 +223,7 @@ def square(x: float, y: float, width: int, height: int, value: float, owner: int
     exact = owner is not None and value in (0, 1)
     shown = f"{value:.0f}" if exact else f"{value:.1f}" if owner is not None else f"{value:.2f}"
     ink = FAINT if value == 0 else max("#ffffff", INK, key=lambda ink: contrast(ink, fill))
-    return box + text(x + width / 2, y + height / 2 + 5, shown.replace("-", "−"), 15, "middle", ink)
+    return box + text(x + width / 2, y + height / 2 + 5, shown.replace("-", "−"), 13, "middle", ink)
 
 
 def bar(x: float, y: float, width: int, height: int, lam: float, one: int, other: int) -> str:

@@ -23,7 +23,7 @@ from imix.evaluation.reading import load_for
 from imix.evaluation.vectors import embed
 from imix.result import DISTANCES, Result
 from imix.run import Run, as_run
-from imix.settings import SMALL_SIDE, SUPERVISED
+from imix.settings import SMALL_SIDE
 from imix.train.device import pick_device, uses_bf16
 
 __all__ = ["KNN", "Linear", "PInv", "Result", "embed", "evaluate"]
@@ -152,7 +152,7 @@ def _labels_were_seen(run: Run, data: Data) -> bool:
     same = data.name == told["name"] and data.reading.label == run.reading.label
     if data.name == GIVEN:
         same &= told.get("fingerprint") == data.train.fingerprint()
-    return same and run.settings.method in SUPERVISED
+    return same and run.settings.supervised
 
 
 def _restandardised(encoder: nn.Sequential, data: Data) -> nn.Sequential:
