@@ -487,6 +487,18 @@ def test_pictures_are_made_small_in_pieces(monkeypatch):
     assert whole["sprite"]["n"] == 20 and whole["sprite"]["width"] == samples.THUMB
 
 
+def test_a_map_may_be_coloured_by_an_input(table, tmp_path):
+    run = imix.pretrain(table, replace(QUICK, epochs=1), out=tmp_path / "run", progress=False)
+    drawn = draw_map(run, tmp_path / "map.svg", label="breed", classes=["cat", "dog"]).read_text()
+    assert ">cat<" in drawn and ">dog<" in drawn and HOSTILE not in drawn
+    frame = polars.read_csv(table)
+    assert ">green<" in draw_map(run, tmp_path / "map.svg", frame, label="colour").read_text()
+    with pytest.raises(InputError, match="column 'height' has 90 values, too many to colour a map by"):
+        draw_map(run, tmp_path / "map.svg", label="height")
+    with pytest.raises(InputError, match="no column 'bread'"):
+        draw_map(run, tmp_path / "map.svg", label="bread")
+
+
 def test_runs_that_are_not_finished_are_left_out_by_name(runs, tmp_path, capsys):
     shutil.copytree(runs[0], tmp_path / "begun")
     (tmp_path / "begun" / "encoder.safetensors").unlink()

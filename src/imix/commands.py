@@ -216,7 +216,7 @@ def map(
         method: tsne, or umap (extra: umap).
         samples: How many samples it shows at most.
         classes: Classes to show; by default all.
-        label: Column of a table that holds the classes; what the run was told unless given.
+        label: Column of a table that holds the classes, an input if you like; what the run was told unless given.
         columns: Columns of a table that the run has not seen and that are to be left out (NAME drop).
         data_dir: Folder with the files of a named data set.
         device: auto, cpu, cuda or cuda:N.

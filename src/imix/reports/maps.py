@@ -10,8 +10,10 @@ import numpy as np
 import torch
 
 from imix.data import Data
+from imix.data.arrays import class_numbers
+from imix.data.frame import Frame
 from imix.errors import InputError, printable
-from imix.evaluation.reading import load_for
+from imix.evaluation.reading import frames_of, load_for
 from imix.evaluation.vectors import embed
 from imix.files import writable, write_atomically, write_text
 from imix.reports.samples import Chosen, choose
@@ -26,6 +28,7 @@ MAPS = (".svg", ".png")
 SIDE = 900  # of a picture
 FEWEST = 4  # samples of a picture
 ENOUGH = 50  # principal components that t-SNE gets of many samples
+MOST_VALUES = 50  # of a column, by which a map is coloured
 ALIKE = 1e-6  # directions that differ by less are one
 
 
@@ -45,14 +48,17 @@ def draw_map(
     """Draw a run's features of some samples, of all or chosen classes, as an .svg or .png file.
 
     `data` is what the run was trained on unless given, test samples where there are any; `label`, `columns` and
-    `data_dir` say how it is read, as for `evaluate`.
+    `data_dir` say how it is read, as for `evaluate`. A map's label may be a column that was an input.
     """
     out = writable(Path(out), MAPS, "a map")
     if samples < FEWEST:
         raise InputError(f"a map needs at least {FEWEST} samples; got {samples}")
     run = as_run(run)
     name = run.config["data"]["name"] if data is None else data
-    dataset = load_for(run, name, label=label, columns=columns, data_dir=data_dir)
+    seen = label is not None and run.table is not None and label in run.table.kinds
+    dataset = load_for(run, name, label=None if seen else label, columns=columns, data_dir=data_dir)
+    if label is not None and seen:
+        dataset = _classed(dataset, label, frames_of(name, dataset, [label]))
     chosen = choose(dataset, None if classes else samples)
     if classes:
         chosen = replace(chosen, rows=np.sort(_of_classes(dataset, chosen, classes)[:samples]))
@@ -61,6 +67,18 @@ def draw_map(
     taken = chosen.taken
     labels = None if taken.labels is None else taken.labels.numpy()
     return save_map(out, places(embed(run, taken, device=device), method), labels, dataset.class_names)
+
+
+def _classed(data: Data, label: str, frames: Sequence[Frame]) -> Data:
+    """The data with the values of a column as the classes of its rows, training rows before test rows."""
+    values = [None if value is None else str(value) for frame in frames for value in frame.column(label).to_pylist()]
+    numbers, names = class_numbers(np.array(values, object), len(values), f"column {label!r}")
+    if len(names) > MOST_VALUES:
+        raise InputError(f"column {label!r} has {len(names):,} values, too many to colour a map by")
+    data.train.labels = numbers[: len(data.train)]
+    if data.test is not None:
+        data.test.labels = numbers[len(data.train) :]
+    return replace(data, class_names=list(names))
 
 
 def _of_classes(data: Data, chosen: Chosen, wanted: Sequence[str]) -> np.ndarray:
