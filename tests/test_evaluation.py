@@ -553,7 +553,7 @@ def test_a_result_that_cannot_be_kept_is_not_lost(run, tmp_path):
         imix.evaluate(moved, protocol="knn")
 
 
-def test_no_samples_are_held_out_of_what_a_method_saw_with_its_labels(tmp_path):
+def test_no_samples_are_held_out_of_what_a_method_saw_with_its_labels(tmp_path, monkeypatch):
     rows, classes = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 2
     polars.DataFrame({**{f"c{i}": rows[:, i] for i in range(4)}, "y": classes, "z": classes}).write_csv(
         tmp_path / "rows.csv"
@@ -562,7 +562,14 @@ def test_no_samples_are_held_out_of_what_a_method_saw_with_its_labels(tmp_path):
     supervised = replace(QUICK, method="supnpair")
     of_file = imix.pretrain(str(tmp_path / "rows.csv"), supervised, reading, progress=False)
     of_arrays = imix.pretrain(rows, supervised, labels=classes, progress=False)
-    for seen in (lambda: imix.evaluate(of_file), lambda: imix.evaluate(of_arrays, rows, labels=classes)):
+    shutil.copy(tmp_path / "rows.csv", tmp_path / "copy.csv")
+    monkeypatch.chdir(tmp_path)
+    for seen in (
+        lambda: imix.evaluate(of_file),
+        lambda: imix.evaluate(of_file, "rows.csv"),
+        lambda: imix.evaluate(of_file, "copy.csv"),
+        lambda: imix.evaluate(of_arrays, rows, labels=classes),
+    ):
         with pytest.raises(InputError, match=r"learned from the labels .* give others with test=FILE"):
             seen()
     imix.evaluate(of_file, protocol="fed")

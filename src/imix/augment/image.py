@@ -6,6 +6,7 @@ with torchvision's for the same parameters. The paper's views of small images ar
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -18,7 +19,7 @@ SMALL = 64  # pixels of a side that the kernel can hold
 CONTRAST, SATURATION, HUE = 1, 2, 3  # in the order of a sample's changes of colour; 0 is brightness
 
 
-class RandomView(nn.Module):
+class RandomView(nn.Module, ABC):
     """A view of each image, by as many uniform random numbers of its own as it `draws`."""
 
     draws: int
@@ -27,9 +28,9 @@ class RandomView(nn.Module):
         """Views of a batch."""
         return self.view(x, torch.rand(len(x), self.draws, device=x.device))
 
+    @abstractmethod
     def view(self, x: Tensor, drawn: Tensor) -> Tensor:
         """Views of a batch, by what was drawn for it, (N, draws)."""
-        raise NotImplementedError
 
 
 class RandomResizedCrop(RandomView):

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from imix.augment.image import PadCrop, RandomResizedCrop
-from imix.data import GIVEN, Data, Tensors
+from imix.data import Data, Tensors
 from imix.data.standardise import Standardise
 from imix.encoders import lent_to
 from imix.errors import InputError
@@ -19,7 +19,7 @@ from imix.evaluation.held_out import majority, with_test
 from imix.evaluation.knn import KNN, knn
 from imix.evaluation.linear import Linear, linear
 from imix.evaluation.pinv import PInv, pinv
-from imix.evaluation.reading import load_for
+from imix.evaluation.reading import is_called, load_for
 from imix.evaluation.vectors import embed
 from imix.result import DISTANCES, Result
 from imix.run import Run, as_run
@@ -148,11 +148,11 @@ def _check_constants(protocol: str, constants: Any, kind: type | None) -> None:
 
 def _labels_were_seen(run: Run, data: Data) -> bool:
     """Whether the run was trained on these samples with these labels."""
+    if not run.settings.supervised or data.reading.label != run.reading.label:
+        return False
     told = run.config["data"]
-    same = data.name == told["name"] and data.reading.label == run.reading.label
-    if data.name == GIVEN:
-        same &= told.get("fingerprint") == data.train.fingerprint()
-    return same and run.settings.supervised
+    known = told.get("fingerprint")
+    return is_called(data.name, told["name"]) or (known is not None and known == data.train.fingerprint())
 
 
 def _restandardised(encoder: nn.Sequential, data: Data) -> nn.Sequential:

@@ -45,7 +45,7 @@ def load_for(
     reading = replace(run.reading, fraction=1.0)
     if isinstance(data, Data):
         reading = data.reading  # it was read before
-    elif not isinstance(data, str | Path) or not _is_called(data, run.config["data"]["name"]):
+    elif not isinstance(data, str | Path) or not is_called(data, run.config["data"]["name"]):
         reading = replace(reading, test=None, data_dir=None)  # of no meaning for other data
     if labels is not None:
         reading = replace(reading, label=None)  # what is given goes before what is remembered
@@ -93,6 +93,6 @@ def frames_of(data: Any, dataset: Data, names: Sequence[str]) -> list[Frame]:
     return frames
 
 
-def _is_called(data: str | Path, name: str) -> bool:
+def is_called(data: str | Path, name: str) -> bool:
     """Whether data, by its name or any spelling of its path, is what a run calls so."""
-    return str(data) == name or os.path.realpath(data) == os.path.realpath(name)
+    return name != GIVEN and (str(data) == name or os.path.realpath(data) == os.path.realpath(name))

@@ -10,5 +10,6 @@ stand_in        tiny data for the smoke test
 work            one training and its measurements
 processes       many of them, one process for each device
 results         what was found, in files; `page` and `lines` show it beside the paper
-reproduce       all of it: `imix reproduce`; `listing`, `spelled_out` and `cluster` only tell
+reproduce       all of it; `listing`, `spelled_out` and `cluster` only tell
+command         `imix reproduce`
 """
