@@ -1,10 +1,10 @@
-# Both commands do all their set-up: a virtual environment in .venv with the exact versions of constraints.txt.
+# `make demo` and `make test` create a virtual environment in .venv with the exact versions of constraints.txt.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test format clean
+.PHONY: demo test format docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/imix demo
@@ -12,6 +12,7 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
@@ -19,8 +20,12 @@ format: $(VENV)/.installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(VENV)/.installed
+	$(BIN)/python docs/generate.py
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) imix-demo
+	rm -rf $(VENV) imix-demo site
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,9 +1,10 @@
-"""Time and memory of reading a CSV file of the size of Higgs, 10.5 million rows of 28 numbers and a label.
+"""Time and memory of reading a CSV file with imix, against pandas.
 
     python benchmarks/load_csv.py --rows 10500000
 
-The file (8 GB for that many rows) is written to a temporary folder first. Beside imix, pandas reads the same file and
-brings its numbers to float32. Memory is the peak of what the process owns (anonymous pages, not mapped files).
+The default file has the size of Higgs: 10.5 million rows of 28 numbers and a label, 8 GB, written to a temporary
+folder. pandas reads the same file and converts its numbers to float32. Memory is the peak of the process's anonymous
+pages, without mapped files.
 """
 
 import argparse
@@ -15,13 +16,13 @@ import threading
 import time
 from pathlib import Path
 
-from clock import table
+from timing import format_table
 
 COLUMNS = 28
-READ = {
+READERS = {
     "imix": """
 import imix.data
-data = imix.data.load(path, imix.Reading(label="label"))
+data = imix.data.load(path, imix.DataSettings(label="label"))
 assert data.train.inputs.shape[1] == 28, data.table
 """,
     "pandas": """
@@ -33,8 +34,8 @@ rows = frame.to_numpy(dtype=numpy.float32)
 }
 
 
-def write(path: Path, rows: int, block: int = 250_000) -> None:
-    """Numbers with 18 decimals, as in UCI's file."""
+def write_csv(path: Path, rows: int, block: int = 250_000) -> None:
+    """Write random numbers with 18 decimals, as in UCI's file."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -42,55 +43,55 @@ def write(path: Path, rows: int, block: int = 250_000) -> None:
         file.write(",".join(["label", *(f"f{column}" for column in range(COLUMNS))]) + "\n")
         for start in range(0, rows, block):
             count = min(block, rows - start)
-            pieces = np.char.mod("%.18e", rng.normal(size=(2000, COLUMNS))).tolist()
-            lines = [",".join(piece) for piece in pieces]
-            chosen = rng.integers(0, len(lines), count).tolist()
+            numbers = np.char.mod("%.18e", rng.normal(size=(2000, COLUMNS))).tolist()
+            lines = [",".join(row) for row in numbers]
+            indices = rng.integers(0, len(lines), count).tolist()
             labels = rng.integers(0, 2, count).tolist()
-            file.writelines(f"{label:.18e},{lines[line]}\n" for label, line in zip(labels, chosen, strict=True))
+            file.writelines(f"{label:.18e},{lines[i]}\n" for label, i in zip(labels, indices, strict=True))
 
 
 def measure(reader: str, path: Path) -> dict[str, object]:
-    """Read in a process of its own."""
-    code = f"path = {str(path)!r}\n{READ[reader]}"
-    started = time.monotonic()
+    """Return the time and peak memory of a reader, in a separate process."""
+    code = f"path = {str(path)!r}\n{READERS[reader]}"
+    start = time.monotonic()
     process = subprocess.Popen([sys.executable, "-c", code])
     peak = 0
 
-    def watch() -> None:
+    def watch_memory() -> None:
         nonlocal peak
         while process.poll() is None:
             try:
                 status = Path(f"/proc/{process.pid}/status").read_text()
             except OSError:
                 return
-            owned = [line.split()[1] for line in status.splitlines() if line.startswith("RssAnon")]
-            peak = max([peak, *map(int, owned)])
+            anonymous = [line.split()[1] for line in status.splitlines() if line.startswith("RssAnon")]
+            peak = max([peak, *map(int, anonymous)])
             time.sleep(0.05)
 
-    thread = threading.Thread(target=watch)
+    thread = threading.Thread(target=watch_memory)
     thread.start()
-    code_left = process.wait()
+    exit_code = process.wait()
     thread.join()
-    if code_left:
-        raise SystemExit(f"{reader} failed with {code_left}")
-    return {"reader": reader, "seconds": round(time.monotonic() - started, 1), "GiB": round(peak / 2**20, 2)}
+    if exit_code:
+        raise SystemExit(f"{reader} failed with exit code {exit_code}")
+    return {"reader": reader, "seconds": round(time.monotonic() - start, 1), "GiB": round(peak / 2**20, 2)}
 
 
 def main() -> None:
-    """Write, read twice; a line of JSON for each reader, and a table."""
+    """Write the file and read it with both; print a line of JSON for each reader, and a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_500_000)
-    given = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "higgs.csv"
-        write(path, given.rows)
-        print(json.dumps({"rows": given.rows, "GB": round(path.stat().st_size / 1e9, 2)}), flush=True)
-        lines = []
-        for reader in READ:
-            found = measure(reader, path)
-            print(json.dumps(found), flush=True)
-            lines.append([*found.values()])
-        print(table([*found], lines))
+        write_csv(path, args.rows)
+        print(json.dumps({"rows": args.rows, "GB": round(path.stat().st_size / 1e9, 2)}), flush=True)
+        rows = []
+        for reader in READERS:
+            measured = measure(reader, path)
+            print(json.dumps(measured), flush=True)
+            rows.append([*measured.values()])
+        print(format_table([*measured], rows))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
-"""What i-Mix costs in a step: every method without mixing, with MixUp and (images) with CutMix, taking turns.
+"""The cost of i-Mix in a training step: every method with MixUp and (images) CutMix, against the same without mixing.
 
-    python benchmarks/mixing_cost.py                 # on the GPU where there is one
+    python benchmarks/mixing_cost.py                 # on the GPU, if there is one
     python benchmarks/mixing_cost.py --device cpu --methods npair moco
 
-A step is the one that `imix.pretrain` takes: views, mixing, network, loss, gradient, SGD and `update()`. On a CPU it is
-launched, with the small encoder, and images have no views, which would hide the mixing behind them; on a GPU it is
-compiled and recorded: ResNet-18 on CIFAR's size with its views, and CovType's network. `network views` are counted: how
-many samples an encoder sees in a step. SimCLR and SupCLR mixed see twice as many by the paper's definition (clean keys
-besides mixed anchors), so their ratio is that of a pass and not of mixing.
+The step is that of `imix.pretrain`: views, mixing, forward, backward, SGD and `update()`. On a CPU it runs eagerly with
+the small encoder, and images are not augmented, because augmentation would dominate the time. On a GPU it is compiled
+and captured as a CUDA graph, with ResNet-18 on images of CIFAR's size and with CovType's network.
 
-A ratio is the median of ratios within a turn; `from` and `to` hold the median of all turns in 95 of 100 cases. On one
-thread of a CPU time is processor time, which does not count while others have the core.
+"network views" counts the samples that the encoders process in a step. With mixing, SimCLR and SupCLR process twice as
+many by the paper's definition (clean keys besides mixed anchors), so their ratio shows the extra pass, not the mixing.
+
+A ratio is the median of the ratios within each round, with its 95 % confidence interval. On a single CPU thread,
+processor time is measured.
 """
 
 import argparse
@@ -21,10 +22,18 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-import made_up
+import synthetic
 import torch
-from clock import Ratio, add_device, make_step, ratio, table, take_device, taking_turns
 from epoch import COVTYPE
+from timing import (
+    Ratio,
+    add_device_arguments,
+    build_step,
+    format_table,
+    select_device,
+    time_in_rounds,
+    time_ratio,
+)
 from torch import Tensor, nn
 
 from imix.data import Data
@@ -34,75 +43,83 @@ from imix.settings import METHODS, Settings
 TARGET = 1.02
 
 
-def network_views(take: Callable[[], Tensor], learner: Method) -> int:
-    """Samples that the encoder, and that of the keys where there is one, see in a step."""
-    seen = 0
+def count_network_views(take_step: Callable[[], Tensor], learner: Method) -> int:
+    """Return the samples that the encoder and, if there is one, the key encoder process in a step."""
+    n_views = 0
 
-    def count(module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
-        nonlocal seen
-        seen += len(given[0])
+    def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        nonlocal n_views
+        n_views += len(inputs[0])
 
     with ExitStack() as hooks:
         for name in ("encoder", "key_encoder"):
             if hasattr(learner, name):
                 hooks.callback(getattr(learner, name).register_forward_hook(count).remove)
-        take()
-    return seen
+        take_step()
+    return n_views
 
 
-def verdict(found: Ratio) -> str:
-    """Whether the target is met, as far as the measurement can tell."""
-    return "met" if found.high <= TARGET else "missed" if found.low > TARGET else "open"
+def check_target(ratio: Ratio) -> str:
+    """Return whether the target is met, or "unclear" if the confidence interval includes it."""
+    return "met" if ratio.high <= TARGET else "missed" if ratio.low > TARGET else "unclear"
 
 
 def main() -> None:
-    """One line of JSON for each method and mixing, and a table."""
+    """Print a line of JSON for each method and mixing operator, and a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_device(parser)
+    add_device_arguments(parser)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS])
     parser.add_argument("--data", nargs="+", choices=("rows", "images"), default=("rows", "images"))
     parser.add_argument("--rounds", type=int, default=11)
-    given = parser.parse_args()
-    device = take_device(given)
+    args = parser.parse_args()
+    device = select_device(args)
     on_gpu = device.type == "cuda"
     small = {"encoder": "small"}
     workloads: dict[str, tuple[Data, dict[str, Any]]] = {
-        "rows": (made_up.covtype(), COVTYPE) if on_gpu else (made_up.rows(), small | {"batch_size": 256}),
+        "rows": (
+            (synthetic.random_covtype(), COVTYPE) if on_gpu else (synthetic.random_rows(), small | {"batch_size": 256})
+        ),
         "images": (
-            (made_up.pictures(), {"encoder": "resnet18", "batch_size": 256})
+            (synthetic.random_images(), {"encoder": "resnet18", "batch_size": 256})
             if on_gpu
-            else (made_up.pictures(augment="none"), small | {"batch_size": 64})
+            else (synthetic.random_images(augment="none"), small | {"batch_size": 64})
         ),
     }
     if not on_gpu:
-        print("no GPU asked for: compiled and recorded steps of ResNet-18 and of CovType's network are left out")
-    lines = []
-    for name in given.data:
-        data, how = workloads[name]
-        for method in given.methods:
-            torch._dynamo.reset()  # or objectives of one class wear out the compiler's patience
-            ways, views = {}, {}
+        print("skipped the compiled steps of ResNet-18 and CovType's network, which need a GPU")
+    rows = []
+    for name in args.data:
+        data, options = workloads[name]
+        for method in args.methods:
+            torch._dynamo.reset()  # otherwise methods of the same class exceed the compiler's recompilation limit
+            steps, views = {}, {}
             for mix in ("none", "mixup", *(("cutmix",) if name == "images" else ())):
-                settings = Settings(method=method, mix=mix, device=given.device, compile=False, cuda_graph=False, **how)
-                views[mix] = network_views(*make_step(data, settings))
-                ways[mix], _ = make_step(data, replace(settings, compile=on_gpu, cuda_graph=on_gpu))
-            for way in ways.values() if on_gpu else ():
-                for _ in range(5):  # the fourth is recorded
-                    way()
-            times = taking_turns(ways, device, given.rounds * (1 if on_gpu or name == "images" else 3))
-            for mix in ways:
-                found = ratio(times, mix, "none")
-                more = views[mix] > views["none"]
-                target = None if mix == "none" or more else verdict(found)
-                line = {"data": name, "method": method, "mix": mix, "device": str(device)} | how
-                line |= {"ms a step": round(1e3 * statistics.median(times[mix]), 2)} | found.told()
+                settings = Settings(
+                    method=method, mix=mix, device=args.device, compile=False, cuda_graph=False, **options
+                )
+                views[mix] = count_network_views(*build_step(data, settings))
+                steps[mix], _ = build_step(data, replace(settings, compile=on_gpu, cuda_graph=on_gpu))
+            for take_step in steps.values() if on_gpu else ():
+                for _ in range(5):  # the fourth call captures the CUDA graph
+                    take_step()
+            times = time_in_rounds(steps, device, args.rounds * (1 if on_gpu or name == "images" else 3))
+            for mix in steps:
+                ratio = time_ratio(times, mix, "none")
+                extra_pass = views[mix] > views["none"]
+                target = None if mix == "none" or extra_pass else check_target(ratio)
+                line = {"data": name, "method": method, "mix": mix, "device": str(device)} | options
+                line |= {"ms per step": round(1e3 * statistics.median(times[mix]), 2)} | ratio.as_dict()
                 line |= {"network views": views[mix], "target of 2 %": target}
                 print(json.dumps(line), flush=True)
                 if mix != "none":
-                    seen = f"{views[mix]} for {views['none']}" + (", an extra pass" if more else "")
-                    span = f"{found.low:.3f} to {found.high:.3f}"
-                    lines.append([name, method, mix, f"{found.median:.3f}", span, seen, target or "-"])
-    print(table(["data", "method", "mix", "step, none = 1", "95 %", "network views", "2 %"], lines))
+                    view_counts = f"{views[mix]} vs {views['none']}" + (", extra pass" if extra_pass else "")
+                    interval = f"{ratio.low:.3f} to {ratio.high:.3f}"
+                    rows.append([name, method, mix, f"{ratio.median:.3f}", interval, view_counts, target or "-"])
+    print(
+        format_table(
+            ["data", "method", "mix", "time vs no mixing", "95 % interval", "network views", "2 % target"], rows
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""A Lightning module around a method of imix: MoCo with i-Mix, trained by Lightning's Trainer.
+"""An imix method in a Lightning module: MoCo with i-Mix, trained by Lightning's Trainer.
 
     pip install lightning
     python examples/lightning_module.py
 
-The method gives the loss, Lightning does the rest. Two things are easily forgotten: `update()` after the optimiser's
-step, which moves MoCo's key network and fills its queue, and `drop_last`, since a last batch of one sample stops batch
-normalisation. Prints the loss of the last epoch, and the test accuracy of a linear classifier on the features of digits
-before and after training; Lightning's own words go to stderr. Writes no files. Network and classifier were chosen with
-an eye on these accuracies.
+The method computes the loss, Lightning does the rest. Two things are easy to forget: call `update()` after the
+optimizer step, which updates MoCo's key network and queue, and set `drop_last`, because batch normalization fails on a
+last batch of one sample. Prints the loss of the last epoch, and the test accuracy of a linear classifier on the
+features of digits before and after training. Lightning's messages go to stderr. Writes no files. Network and classifier
+were chosen with these test accuracies in view.
 """
 
 from typing import Any
@@ -27,33 +27,33 @@ import imix
 EPOCHS = 15
 
 
-class Contrastive(lightning.LightningModule):
-    """Any method of imix that learns without labels; views by masking."""
+class ContrastiveModule(lightning.LightningModule):
+    """Trains any self-supervised imix method, with masking as the augmentation."""
 
     def __init__(self, learner: imix.methods.Method, lr: float = 0.06) -> None:
         super().__init__()
         self.learner, self.lr = learner, lr
-        self.view = imix.augment.Masking(0.2)
+        self.augment = imix.augment.Masking(0.2)
 
     def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
-        """The loss of two views of a batch."""
+        """Return the loss of two views of a batch."""
         (x,) = batch
-        loss = self.learner(self.view(x), self.view(x))
+        loss = self.learner(self.augment(x), self.augment(x))
         self.log("loss", loss, on_step=False, on_epoch=True)
         return loss
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Follow the optimiser's step."""
+        """Update moving averages and the queue after the optimizer step."""
         self.learner.update()
 
     def configure_optimizers(self) -> Any:
-        """SGD with a cosine. MoCo's key network is among the parameters, but gets no gradient and so no step."""
+        """SGD with a cosine schedule. MoCo's key network has no gradient, so the optimizer does not change it."""
         optimizer = torch.optim.SGD(self.learner.parameters(), lr=self.lr, momentum=0.9, weight_decay=1e-4)
         return [optimizer], [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS)]
 
 
 def main() -> None:
-    """Train on digits, each a row of 64 numbers, and compare with the network as it was."""
+    """Train on digits as rows of 64 numbers, and compare with the untrained network."""
     lightning.seed_everything(0)
     pixels, labels = load_digits(return_X_y=True)
     pixels = torch.tensor((pixels - pixels.mean()) / pixels.std(), dtype=torch.float32)
@@ -74,7 +74,8 @@ def main() -> None:
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    trainer.fit(Contrastive(learner), DataLoader(TensorDataset(train), batch_size=128, shuffle=True, drop_last=True))
+    loader = DataLoader(TensorDataset(train), batch_size=128, shuffle=True, drop_last=True)
+    trainer.fit(ContrastiveModule(learner), loader)
     print(f"loss of the last epoch: {trainer.callback_metrics['loss']:.2f}")
     print(f"linear accuracy after: {accuracy():.1f} %")
 

@@ -1,14 +1,14 @@
 """MoCo with i-Mix on a folder of images: pretrain, evaluate, embed.
 
-    python examples/moco_on_a_folder.py                          # draws a small folder of patterns to work on
-    python examples/moco_on_a_folder.py pictures/ --out runs/pictures --epochs 200
+    python examples/moco_on_a_folder.py                          # on a small folder of synthetic patterns
+    python examples/moco_on_a_folder.py photos/ --out runs/photos --epochs 200
 
-A folder may have class subfolders or not; pretraining does not look at them. Without a folder, 320 small pictures of
-four patterns are drawn into a temporary folder, which is gone afterwards, and so is the run unless --out says where to
-keep it. Where there are classes, prints the accuracy of a linear classifier and of nearest neighbours on the frozen
-features, with a fifth of the pictures held out (--epochs 1 shows what next to no training gives); then, for a few
-pictures, the three whose vectors are nearest. So short a run on so few pictures shows how, not how well; the patterns
-were chosen so that something can be learned (in random colours, by which pictures are told apart, nothing is).
+The folder may have class subfolders or not; pretraining does not use them. Without a folder, the script draws 320 small
+images of four patterns into a temporary folder. That folder is deleted at the end, and so is the run, unless --out is
+given. If there are classes, prints the accuracy of a linear classifier and of kNN on the frozen features, with a fifth
+of the images held out (--epochs 1 shows the result of almost no training). Then prints the three nearest neighbors of a
+few images. Such a short run on so few images shows how to use the library, not how good the method is. The patterns
+were chosen so that something can be learned: with random colors, color alone would identify an image.
 """
 
 import argparse
@@ -24,54 +24,57 @@ import imix
 PATTERNS = ("checks", "rings", "specks", "stripes")
 
 
-def draw_patterns(folder: Path, each: int = 80, side: int = 24) -> None:
-    """A subfolder of PNG files for each pattern."""
+def draw_patterns(folder: Path, n_images: int = 80, side: int = 24) -> None:
+    """Write a subfolder of PNG files for each pattern."""
     rng = np.random.default_rng(0)
     for pattern in PATTERNS:
         (folder / pattern).mkdir(parents=True)
-        for number in range(each):
+        for number in range(n_images):
             y, x = np.mgrid[:side, :side] - rng.uniform(0, side, size=(2, 1, 1))
-            turn, pitch = rng.uniform(0, np.pi), rng.uniform(0.9, 1.6)
-            u, v = pitch * (x * np.cos(turn) + y * np.sin(turn)), pitch * (y * np.cos(turn) - x * np.sin(turn))
-            drawn = {
+            angle, frequency = rng.uniform(0, np.pi), rng.uniform(0.9, 1.6)
+            u = frequency * (x * np.cos(angle) + y * np.sin(angle))
+            v = frequency * (y * np.cos(angle) - x * np.sin(angle))
+            values = {
                 "checks": np.sin(u) * np.sin(v),
                 "rings": np.sin(np.hypot(u, v)),
                 "specks": rng.normal(size=(side, side)),
                 "stripes": np.sin(u),
             }[pattern]
-            # Greys, since in random colours pictures are told apart by these alone, and patterns need not be learned.
-            ink, paper = rng.uniform(140, 255), rng.uniform(0, 115)
-            image = np.where(drawn[..., None] > 0, ink, paper) + rng.normal(scale=10, size=(side, side, 3))
+            # Gray, because with random colors the encoder could identify images by color and ignore the pattern.
+            foreground, background = rng.uniform(140, 255), rng.uniform(0, 115)
+            image = np.where(values[..., None] > 0, foreground, background)
+            image = image + rng.normal(scale=10, size=(side, side, 3))
             Image.fromarray(image.clip(0, 255).astype(np.uint8)).save(folder / pattern / f"{number:03}.png")
 
 
 def main() -> None:
-    """Everything, in the folders that are given or in a temporary one."""
+    """Run all steps in the given folders or in a temporary one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--epochs", type=int, default=15)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder, out = given.folder or Path(scratch) / "patterns", given.out or Path(scratch) / "run"
-        if given.folder is None:
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, out = args.folder or Path(temporary) / "patterns", args.out or Path(temporary) / "run"
+        if args.folder is None:
             draw_patterns(folder)
 
-        pictures = imix.data.load(folder)  # a path would do in all that follows, and be read each time
-        # So few steps are too few for the defaults: a key network that follows sooner, and a queue that is soon filled.
-        settings = imix.Settings(method="moco", epochs=given.epochs, batch_size=64, momentum=0.99, queue=512, lr=0.25)
-        run = imix.pretrain(pictures, settings, out=out, progress=given.folder is not None)
+        images = imix.data.load(folder)  # the functions below also accept the path, but would read it each time
+        # The defaults need more steps than this: use a faster key network and a shorter queue.
+        settings = imix.Settings(method="moco", epochs=args.epochs, batch_size=64, momentum=0.99, queue=512, lr=0.25)
+        run = imix.pretrain(images, settings, out=out, progress=args.folder is not None)
 
-        if pictures.class_names:
+        if images.class_names:
             for protocol in ("linear", "knn"):
-                print(f"{protocol}: {100 * imix.evaluate(run, pictures, protocol).accuracy:.1f} %")
+                print(f"{protocol}: {100 * imix.evaluate(run, images, protocol).accuracy:.1f} %")
 
-        # The file has a row for each picture: f0, f1, ..., its name, and its class where there is one.
-        vectors = imix.embed(run, pictures, out / "vectors.parquet")
+        # The file has one row per image: f0, f1, ..., file name, and class if there is one.
+        vectors = imix.embed(run, images, out / "vectors.parquet")
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        for row in range(0, len(vectors), max(1, len(vectors) // 4)):
-            nearest = np.argsort(-vectors @ vectors[row])[1:4]
-            print(*(os.path.relpath(pictures.names[at], folder) for at in (row, *nearest)), sep="  ")
+        for i in range(0, len(vectors), max(1, len(vectors) // 4)):
+            nearest = np.argsort(-vectors @ vectors[i])[1:4]
+            image, *neighbors = (os.path.relpath(images.names[j], folder) for j in (i, *nearest))
+            print(f"nearest neighbors of {image}: {', '.join(neighbors)}")
 
 
 if __name__ == "__main__":

@@ -1,3 +1,5 @@
+"""Batches: one tensor, or nested tuples, lists and dicts of tensors."""
+
 import pytest
 import torch
 from torch import Tensor
@@ -13,7 +15,7 @@ def nested(offset: int = 0) -> dict[str, object]:
     return {"image": rows(0, 3, 2, 2), "rest": [rows(100, 3), (rows(200, 3, 1), rows(300, 3, 4))]}
 
 
-def test_a_tensor_is_a_batch_of_one_field() -> None:
+def test_tensor_is_a_batch_with_one_field() -> None:
     x = torch.randn(3, 2)
     assert fields(x) == [x]
     assert size(x) == 3
@@ -24,7 +26,7 @@ def test_fields_are_listed_in_order() -> None:
     assert [field.flatten()[0].item() for field in fields(nested())] == [0, 100, 200, 300]
 
 
-def test_the_structure_of_a_batch_is_kept() -> None:
+def test_map_fields_keeps_the_structure() -> None:
     mapped = map_fields(lambda field: -field, nested())
     assert list(mapped) == ["image", "rest"]
     assert type(mapped) is dict
@@ -34,35 +36,35 @@ def test_the_structure_of_a_batch_is_kept() -> None:
         assert torch.equal(after, -before)
 
 
-def test_batches_of_one_structure_are_mapped_together() -> None:
+def test_map_fields_combines_batches_with_the_same_structure() -> None:
     summed = map_fields(torch.add, nested(), nested(offset=7))
     for x, y in zip(fields(nested()), fields(summed), strict=True):
         assert torch.equal(y, 2 * x + 7)
 
 
-def test_batches_of_different_structure_are_not_mapped_together() -> None:
+def test_map_fields_rejects_batches_with_different_structures() -> None:
     with pytest.raises(ValueError, match="shorter"):
         map_fields(torch.add, (torch.ones(2), torch.ones(2)), (torch.ones(2),))
 
 
-def test_concatenated_batches_follow_each_other_in_every_field() -> None:
-    both = concatenate([nested(), nested(offset=1), nested(offset=2)])
-    assert size(both) == 9
-    for x, y in zip(fields(nested()), fields(both), strict=True):
+def test_concatenate_joins_every_field() -> None:
+    joined = concatenate([nested(), nested(offset=1), nested(offset=2)])
+    assert size(joined) == 9
+    for x, y in zip(fields(nested()), fields(joined), strict=True):
         assert torch.equal(y, torch.cat([x, x + 1, x + 2]))
 
 
-def test_fields_with_different_numbers_of_samples_are_refused() -> None:
+def test_size_rejects_fields_with_different_numbers_of_samples() -> None:
     with pytest.raises(InputError, match=r"same number of samples; got \[3, 2\]"):
         size({"a": torch.zeros(3, 1), "b": torch.zeros(2, 5)})
 
 
-def test_a_batch_without_fields_is_refused() -> None:
+def test_size_rejects_a_batch_without_fields() -> None:
     with pytest.raises(InputError, match="same number of samples"):
         size([])
 
 
-@pytest.mark.parametrize("thing", ["text", 3.0, None, {1, 2}])
-def test_what_is_no_batch_is_refused_by_its_type(thing: object) -> None:
-    with pytest.raises(InputError, match=f"a tensor, or a tuple, list or dict of tensors; got {type(thing).__name__}"):
-        size({"field": thing})
+@pytest.mark.parametrize("value", ["text", 3.0, None, {1, 2}])
+def test_size_rejects_values_that_are_not_tensors(value: object) -> None:
+    with pytest.raises(InputError, match=f"a tensor, or a tuple, list or dict of tensors; got {type(value).__name__}"):
+        size({"field": value})

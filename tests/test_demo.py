@@ -1,4 +1,4 @@
-"""The demo and its page, in short; the whole of it is `make demo`."""
+"""`imix demo` with two seeds and few epochs; `make demo` runs it in full."""
 
 import re
 
@@ -10,14 +10,14 @@ from imix.demo import demo
 
 
 @pytest.mark.slow
-def test_i_mix_is_clearly_ahead_on_digits_without_augmentation(tmp_path, capsys):
+def test_i_mix_is_better_on_digits_without_augmentation(tmp_path, capsys):
     plain, mixed, untrained, pixels = demo(tmp_path / "demo", seeds=2, epochs=3)
-    means = [np.mean([result.accuracy for result in arm.results["linear"]]) for arm in (plain, mixed)]
+    means = [np.mean([result.accuracy for result in group.results["linear"]]) for group in (plain, mixed)]
     assert means[1] > means[0] + 0.02
-    said = capsys.readouterr().out
-    assert f"{100 * means[0]:.1f} ±" in said and f"{100 * means[1]:.1f} ±" in said
+    output = capsys.readouterr().out
+    assert f"{100 * means[0]:.1f} ±" in output and f"{100 * means[1]:.1f} ±" in output
     page = (tmp_path / "demo" / "report.html").read_text()
-    for arm in (plain, mixed, untrained, pixels):
-        assert f">{arm.shown('linear')}</td>" in page
-    assert page.count('"near": [[') == 2, "a map for each arm"
+    for group in (plain, mixed, untrained, pixels):
+        assert f">{group.shown('linear')}</td>" in page
+    assert page.count('"neighbors": [[') == 2, "there must be one map per configuration"
     assert not re.search(r'(src|href)="http', page.replace(get_plotlyjs(), "")), "the page must work offline"

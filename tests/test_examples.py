@@ -34,7 +34,7 @@ def test_runs_prints_a_number_and_leaves_nothing_behind(name, tmp_path):
         pytest.importorskip("lightning")
     before = sorted(path.name for path in EXAMPLES.iterdir())
     # Its working folder, its home and where its temporary folders go are one place, which must be empty afterwards but
-    # for the compiler's cache, a folder that torch makes as soon as there is an optimiser.
+    # for the compiler's cache, a folder that torch makes as soon as there is an optimizer.
     places = {"TMPDIR": tmp_path, "HOME": tmp_path, "TORCHINDUCTOR_CACHE_DIR": tmp_path / "torch"}
     env = os.environ | {"OMP_NUM_THREADS": "1"} | {variable: str(place) for variable, place in places.items()}
     ran = subprocess.run(

@@ -1,7 +1,7 @@
-"""Every objective against a plain double loop that reads like the paper's equation, and in every corner.
+"""Every loss compared with a plain loop that reads like the paper's equation, and edge cases.
 
-The oracles below build what the library never does: the dense virtual label v of each anchor, a row of one weight per
-key. `offset` is the key of the first anchor, for anchors that are one rank's share of the batch.
+Unlike the library, the reference functions build the dense virtual label v of each anchor: one weight per key. `offset`
+is the index of the first anchor's key, for anchors that are one rank's part of the batch.
 """
 
 import math
@@ -27,12 +27,12 @@ TAU = 0.2
 
 
 def s(f: list[float], g: list[float]) -> float:
-    """Inner product of the two L2-normalised vectors."""
+    """Inner product of the two L2-normalized vectors."""
     return sum(a * b for a, b in zip(f, g, strict=True)) / (math.hypot(*f) * math.hypot(*g))
 
 
-def one_hot(place: int, length: int) -> list[float]:
-    return [1.0 if n == place else 0.0 for n in range(length)]
+def one_hot(index: int, length: int) -> list[float]:
+    return [1.0 if n == index else 0.0 for n in range(length)]
 
 
 def blend(lam: float, v_i: list[float], v_j: list[float]) -> list[float]:
@@ -48,9 +48,9 @@ def mixed_labels(v: Rows, mix: Mix | None) -> Rows:
     ]
 
 
-def cross_entropy(f: list[float], keys: Rows, v: list[float], tau: float, lacks: int | None = None) -> float:
-    """-sum_n v_n log( exp(s(f, f_n) / tau) / sum_{k != lacks} exp(s(f, f_k) / tau) )."""
-    denominator = sum(math.exp(s(f, keys[k]) / tau) for k in range(len(keys)) if k != lacks)
+def cross_entropy(f: list[float], keys: Rows, v: list[float], tau: float, excluded: int | None = None) -> float:
+    """-sum_n v_n log( exp(s(f, f_n) / tau) / sum_{k != excluded} exp(s(f, f_k) / tau) )."""
+    denominator = sum(math.exp(s(f, keys[k]) / tau) for k in range(len(keys)) if k != excluded)
     total = 0.0
     for n in range(len(keys)):
         if v[n] > 0:
@@ -72,11 +72,11 @@ def simclr_equation(anchors: Rows, keys: Rows, mix: Mix | None, tau: float, offs
     """Eq. (A.1) and (A.2): v[i][(N + i) mod 2N] = 1, and no column k = i."""
     n = len(anchors)
     v = mixed_labels([one_hot(offset + (i + n // 2) % n, len(keys)) for i in range(n)], mix)
-    return mean([cross_entropy(anchors[i], keys, v[i], tau, lacks=offset + i) for i in range(n)])
+    return mean([cross_entropy(anchors[i], keys, v[i], tau, excluded=offset + i) for i in range(n)])
 
 
 def moco_equation(q: Rows, k: Rows, queue: Rows, mix: Mix | None, tau: float, offset: int = 0) -> float:
-    """Eq. (7) with its own K + 1 columns per anchor; with mix Eq. (8) and (9), N + K columns."""
+    """Eq. (7) with K + 1 columns for each anchor; with mix, Eq. (8) and (9) with N + K columns."""
     if mix is None:
         columns = [[k[offset + i], *queue] for i in range(len(q))]
         return mean([cross_entropy(q[i], columns[i], one_hot(0, 1 + len(queue)), tau) for i in range(len(q))])
@@ -85,54 +85,60 @@ def moco_equation(q: Rows, k: Rows, queue: Rows, mix: Mix | None, tau: float, of
 
 
 def byol_equation(p: Rows, k: Rows, mix: Mix | None) -> float:
-    """Eq. (11) and (12), the right-hand side: 2 - 2 g . F v, with F the normalised keys."""
+    """Eq. (11) and (12), the right-hand side: 2 - 2 g . F v, with F the normalized keys."""
     v = mixed_labels([one_hot(i, len(k)) for i in range(len(p))], mix)
     return mean([2 - 2 * sum(v[i][n] * s(p[i], k[n]) for n in range(len(k))) for i in range(len(p))])
 
 
 def over_positives(is_positive: list[bool]) -> list[float]:
-    """1 / (number of positives) for each positive; nothing where there are none."""
+    """1 / (number of positives) for each positive; all zero if there are none."""
     return [float(positive) / max(1, sum(is_positive)) for positive in is_positive]
 
 
 def supclr_equation(anchors: Rows, keys: Rows, y: list[int], mix: Mix | None, tau: float, offset: int = 0) -> float:
-    """Eq. (A.3) and (A.4): v[i][n] = 1 / (how many) if y_n = y_i and n != i, each side of a mix by its own number.
+    """Eq. (A.3) and (A.4): v[i][n] = 1 / (number of positives) if y_n = y_i and n != i, for each side of a mix.
 
-    The anchor i is no positive of its partner's either: it has no column.
+    Anchor i is not a positive of its partner either, because it has no column.
     """
     losses_ = []
     for i in range(len(anchors)):
-        me = offset + i
-        v = over_positives([y[n] == y[me] and n != me for n in range(len(keys))])
+        self_index = offset + i
+        v = over_positives([y[n] == y[self_index] and n != self_index for n in range(len(keys))])
         if mix is not None:
             j = offset + mix.partner[i].item()
-            v_j = over_positives([y[n] == y[j] and n != j and n != me for n in range(len(keys))])
+            v_j = over_positives([y[n] == y[j] and n != j and n != self_index for n in range(len(keys))])
             v = blend(mix.lam[i].item(), v, v_j)
-        losses_.append(cross_entropy(anchors[i], keys, v, tau, lacks=me))
+        losses_.append(cross_entropy(anchors[i], keys, v, tau, excluded=self_index))
     return mean(losses_)
 
 
 def supnpair_equation(q: Rows, k: Rows, y: list[int], mix: Mix | None, tau: float, offset: int = 0) -> float:
-    """Eq. (A.5) and (A.6): v[i][n] = 1 / N_y if y_n = y_i, the anchor's own second view among them."""
+    """Eq. (A.5) and (A.6): v[i][n] = 1 / N_y if y_n = y_i, including the second view of the anchor."""
     v = [over_positives([y[n] == y[offset + i] for n in range(len(k))]) for i in range(len(q))]
     v = mixed_labels(v, mix)
     return mean([cross_entropy(q[i], k, v[i], tau) for i in range(len(q))])
 
 
-# Both sides of each objective, called alike
+# A common interface to the library and to the equations
 
 
-OBJECTIVES = ("npair", "simclr", "moco", "byol", "supclr", "supnpair")
-GATHERED = ("npair", "simclr", "moco", "supclr", "supnpair")  # they take the anchors of one rank and the keys of all
+LOSSES = ("npair", "simclr", "moco", "byol", "supclr", "supnpair")
+GATHERED = (
+    "npair",
+    "simclr",
+    "moco",
+    "supclr",
+    "supnpair",
+)  # losses that take the anchors of one rank and the keys of all
 
 
-def labels_of(rows: int) -> Tensor:
-    """Labels of both views one after the other: two classes of which the first is larger, if there are that many."""
+def default_labels(rows: int) -> Tensor:
+    """Labels of both views, concatenated: two classes, the first one larger if there are enough samples."""
     y = (torch.arange(max(1, rows // 2)) % 3 == 1).long()
     return torch.cat([y, y])[:rows]
 
 
-def queue_of(dimensions: int, dtype: torch.dtype = torch.float64) -> Tensor:
+def default_queue(dimensions: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(5, dimensions, generator=torch.Generator().manual_seed(9), dtype=torch.float64).to(dtype)
 
 
@@ -147,8 +153,8 @@ def library(
     tau: float = TAU,
     offset: int = 0,
 ) -> Tensor:
-    labels = labels_of(len(k)) if labels is None else labels
-    queue = queue_of(k.shape[1], k.dtype) if queue is None else queue
+    labels = default_labels(len(k)) if labels is None else labels
+    queue = default_queue(k.shape[1], k.dtype) if queue is None else queue
     match name:
         case "npair":
             return losses.npair(q, k, mix, temperature=tau, offset=offset)
@@ -176,8 +182,8 @@ def equation(
     tau: float = TAU,
     offset: int = 0,
 ) -> Tensor:
-    y = (labels_of(len(k)) if labels is None else labels).tolist()
-    memory = (queue_of(k.shape[1], k.dtype) if queue is None else queue).tolist()
+    y = (default_labels(len(k)) if labels is None else labels).tolist()
+    memory = (default_queue(k.shape[1], k.dtype) if queue is None else queue).tolist()
     a, b = q.tolist(), k.tolist()
     value = {
         "npair": lambda: npair_equation(a, b, mix, tau, offset),
@@ -193,11 +199,11 @@ def equation(
 def embeddings(
     rows: int, dimensions: int = 4, seed: int = 0, dtype: torch.dtype = torch.float64
 ) -> tuple[Tensor, Tensor]:
-    """Anchors and keys, not normalised, of very different lengths."""
+    """Anchors and keys with very different norms."""
     generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randn(2, rows, dimensions, generator=generator, dtype=torch.float64)
-    lengths = torch.logspace(-1, 1, rows, dtype=torch.float64)[:, None]
-    return (drawn[0] * lengths).to(dtype), (drawn[1] * lengths.flip(0)).to(dtype)
+    directions = torch.randn(2, rows, dimensions, generator=generator, dtype=torch.float64)
+    norms = torch.logspace(-1, 1, rows, dtype=torch.float64)[:, None]
+    return (directions[0] * norms).to(dtype), (directions[1] * norms.flip(0)).to(dtype)
 
 
 def random_mix(rows: int, seed: int = 0) -> Mix:
@@ -211,21 +217,21 @@ def constant_mix(partner: Tensor, lam: float) -> Mix:
 
 
 def assert_exact(actual: Tensor, expected: Tensor | float) -> None:
-    """Equal up to the rounding of float64."""
+    """Equal up to float64 rounding."""
     expected = torch.as_tensor(expected, dtype=torch.float64)
     assert_close(actual, expected, rtol=1e-12, atol=1e-12)
 
 
 def gradients(loss: Callable[[Tensor, Tensor], Tensor], q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Value, and gradients of anchors and keys."""
+    """Value, gradient of the anchors, gradient of the keys."""
     q, k = q.clone().requires_grad_(), k.clone().requires_grad_()
     value = loss(q, k)
     value.backward()
     return value.detach(), q.grad, k.grad
 
 
-def assert_finite(name: str, q: Tensor, k: Tensor, mix: Mix | None, **setting: object) -> Tensor:
-    value, *grads = gradients(lambda q, k: library(name, q, k, mix, **setting), q, k)
+def assert_finite(name: str, q: Tensor, k: Tensor, mix: Mix | None, **options: object) -> Tensor:
+    value, *grads = gradients(lambda q, k: library(name, q, k, mix, **options), q, k)
     assert value.isfinite()
     for grad in grads:
         assert grad is not None
@@ -233,41 +239,39 @@ def assert_finite(name: str, q: Tensor, k: Tensor, mix: Mix | None, **setting: o
     return value
 
 
-every_objective = pytest.mark.parametrize("name", OBJECTIVES)
+all_losses = pytest.mark.parametrize("name", LOSSES)
 mixed_or_not = pytest.mark.parametrize("mixed", [False, True], ids=["clean", "mixed"])
 
 
 # The equations
 
 
-@every_objective
+@all_losses
 @mixed_or_not
 @properties
 @given(pairs=st.integers(1, 5), dimensions=st.integers(1, 6), tau=st.sampled_from([0.07, 0.2, 1.0]), seed=st.integers())
-def test_objective_matches_its_equation(
-    name: str, mixed: bool, pairs: int, dimensions: int, tau: float, seed: int
-) -> None:
+def test_loss_matches_its_equation(name: str, mixed: bool, pairs: int, dimensions: int, tau: float, seed: int) -> None:
     seed %= 2**31
     q, k = embeddings(2 * pairs, dimensions, seed)
     mix = random_mix(2 * pairs, seed) if mixed else None
     labels = torch.randint(-1, 3, (2 * pairs,), generator=torch.Generator().manual_seed(seed))
-    setting = {"labels": labels, "tau": tau}
-    assert_exact(library(name, q, k, mix, **setting), equation(name, q, k, mix, **setting))
+    options = {"labels": labels, "tau": tau}
+    assert_exact(library(name, q, k, mix, **options), equation(name, q, k, mix, **options))
 
 
 @pytest.mark.parametrize("name", ["npair", "moco", "byol", "supnpair"])
 @mixed_or_not
 @pytest.mark.parametrize("rows", [1, 3, 7])
-def test_odd_batches_match_the_equation(name: str, mixed: bool, rows: int) -> None:
+def test_loss_of_odd_batch_sizes_matches_its_equation(name: str, mixed: bool, rows: int) -> None:
     q, k = embeddings(rows)
     mix = random_mix(rows) if mixed else None
     labels = torch.arange(rows) % 2
     assert_exact(library(name, q, k, mix, labels=labels), equation(name, q, k, mix, labels=labels))
 
 
-@every_objective
+@all_losses
 @mixed_or_not
-def test_float32_matches_the_equation(name: str, mixed: bool) -> None:
+def test_loss_in_float32_matches_its_equation(name: str, mixed: bool) -> None:
     q, k = embeddings(8, dtype=torch.float32)
     mix = random_mix(8) if mixed else None
     value = library(name, q, k, mix)
@@ -276,15 +280,15 @@ def test_float32_matches_the_equation(name: str, mixed: bool) -> None:
 
 
 @mixed_or_not
-def test_simclr_without_a_mix_takes_the_same_tensor_twice(mixed: bool) -> None:
+def test_simclr_accepts_the_same_tensor_as_anchors_and_keys(mixed: bool) -> None:
     views, _ = embeddings(8)
     mix = random_mix(8) if mixed else None
     assert_exact(losses.simclr(views, views, mix, temperature=TAU), equation("simclr", views, views, mix))
 
 
-@every_objective
+@all_losses
 @mixed_or_not
-def test_objective_is_a_scalar_that_ignores_the_length_of_embeddings(name: str, mixed: bool) -> None:
+def test_loss_is_a_scalar_and_does_not_depend_on_embedding_norms(name: str, mixed: bool) -> None:
     q, k = embeddings(6)
     mix = random_mix(6) if mixed else None
     scale = torch.linspace(0.1, 30, 6, dtype=torch.float64)[:, None]
@@ -293,18 +297,18 @@ def test_objective_is_a_scalar_that_ignores_the_length_of_embeddings(name: str, 
     assert_exact(library(name, scale * q, k / scale, mix), value)
 
 
-@every_objective
+@all_losses
 @mixed_or_not
-def test_gradient_is_that_of_the_value(name: str, mixed: bool) -> None:
+def test_gradient_matches_finite_differences(name: str, mixed: bool) -> None:
     q, k = (x.requires_grad_() for x in embeddings(6, dimensions=3))
     mix = random_mix(6) if mixed else None
     assert torch.autograd.gradcheck(lambda q, k: library(name, q, k, mix), (q, k))
 
 
 @mixed_or_not
-def test_gradient_of_the_queue_is_that_of_the_value(mixed: bool) -> None:
+def test_gradient_of_the_queue_matches_finite_differences(mixed: bool) -> None:
     q, k = embeddings(4, dimensions=3)
-    queue = queue_of(3).requires_grad_()
+    queue = default_queue(3).requires_grad_()
     mix = random_mix(4) if mixed else None
     assert torch.autograd.gradcheck(lambda queue: losses.moco(q, k, queue, mix, temperature=TAU), (queue,))
 
@@ -312,7 +316,7 @@ def test_gradient_of_the_queue_is_that_of_the_value(mixed: bool) -> None:
 @pytest.mark.parametrize("labels", [[0, 0, 0, 0, 0, 0], [0, 1, 2, 3, 4, 5], [0, 1, 1, 2, 2, 2]])
 @pytest.mark.parametrize("name", ["supclr", "supnpair"])
 @mixed_or_not
-def test_gradient_of_supervised_objectives_is_that_of_the_value(name: str, mixed: bool, labels: list[int]) -> None:
+def test_gradient_of_supervised_losses_matches_finite_differences(name: str, mixed: bool, labels: list[int]) -> None:
     q, k = (x.requires_grad_() for x in embeddings(6, dimensions=3))
     mix = random_mix(6) if mixed else None
     assert torch.autograd.gradcheck(lambda q, k: library(name, q, k, mix, labels=torch.tensor(labels)), (q, k))
@@ -321,77 +325,77 @@ def test_gradient_of_supervised_objectives_is_that_of_the_value(name: str, mixed
 # Appendix B: linear in the virtual label
 
 
-@every_objective
+@all_losses
 @properties
 @given(lam=st.floats(0, 1), seed=st.integers(0, 1000))
-def test_one_lam_for_all_interpolates_between_the_two_labels(name: str, lam: float, seed: int) -> None:
+def test_constant_lam_interpolates_between_both_labels(name: str, lam: float, seed: int) -> None:
     q, k = embeddings(6, seed=seed)
     partner = random_mix(6, seed).partner
-    own, partners, both = (library(name, q, k, constant_mix(partner, weight)) for weight in (1.0, 0.0, lam))
-    assert_exact(both, lam * own + (1 - lam) * partners)
+    unmixed, swapped, mixed = (library(name, q, k, constant_mix(partner, weight)) for weight in (1.0, 0.0, lam))
+    assert_exact(mixed, lam * unmixed + (1 - lam) * swapped)
 
 
-@every_objective
+@all_losses
 @properties
 @given(seed=st.integers(0, 1000))
-def test_objective_is_linear_in_the_virtual_label_of_each_anchor(name: str, seed: int) -> None:
+def test_loss_is_linear_in_the_virtual_label_of_each_anchor(name: str, seed: int) -> None:
     rows = 6
     q, k = embeddings(rows, seed=seed)
     partner, lam = random_mix(rows, seed)
-    towards_partners = library(name, q, k, constant_mix(partner, 0.0))
-    expected = towards_partners
+    swapped = library(name, q, k, constant_mix(partner, 0.0))
+    expected = swapped
     for i in range(rows):
-        only_i = torch.eye(rows, dtype=torch.float64)[i]  # anchor i keeps its own label, the others take the partner's
-        expected = expected + lam[i] * (library(name, q, k, Mix(partner, only_i)) - towards_partners)
+        only_i = torch.eye(rows, dtype=torch.float64)[i]  # anchor i keeps its label, the others get their partner's
+        expected = expected + lam[i] * (library(name, q, k, Mix(partner, only_i)) - swapped)
     assert_exact(library(name, q, k, Mix(partner, lam)), expected)
 
 
-@every_objective
-def test_the_partners_side_is_the_label_of_the_partner(name: str) -> None:
+@all_losses
+def test_lam_of_zero_uses_the_label_of_the_partner(name: str) -> None:
     rows = 6
     q, k = embeddings(rows)
     partner = torch.tensor([1, 2, 0, 4, 5, 3])
-    setting = {"labels": torch.tensor([0, 1, 2, 0, 1, 2])}
-    swapped = library(name, q, k, constant_mix(partner, 0.0), **setting)
-    if name in ("simclr", "supclr"):  # each anchor lacks its own column, so only the equation says what remains
-        assert_exact(swapped, equation(name, q, k, constant_mix(partner, 0.0), **setting))
+    options = {"labels": torch.tensor([0, 1, 2, 0, 1, 2])}
+    swapped = library(name, q, k, constant_mix(partner, 0.0), **options)
+    if name in ("simclr", "supclr"):  # each anchor excludes its own key, so permuting the keys is not equivalent
+        assert_exact(swapped, equation(name, q, k, constant_mix(partner, 0.0), **options))
     else:
         unmixed = Mix(torch.arange(rows), torch.ones(rows, dtype=torch.float64))
-        setting = {"labels": setting["labels"][partner]}
-        assert_exact(swapped, library(name, q, k[partner], unmixed, **setting))
+        options = {"labels": options["labels"][partner]}
+        assert_exact(swapped, library(name, q, k[partner], unmixed, **options))
     assert (swapped - library(name, q, k, constant_mix(partner, 1.0))).abs() > 1e-3
 
 
-@pytest.mark.parametrize("name", [name for name in OBJECTIVES if name != "moco"])
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "moco"])
 @pytest.mark.parametrize("partner", ["anyone", "self"])
-def test_a_mix_that_mixes_nothing_is_no_mix(name: str, partner: str) -> None:
+def test_trivial_mix_equals_no_mix(name: str, partner: str) -> None:
     q, k = embeddings(6)
     mix = random_mix(6)
     mix = constant_mix(mix.partner, 1.0) if partner == "anyone" else Mix(torch.arange(6), mix.lam)
     assert_exact(library(name, q, k, mix), library(name, q, k))
 
 
-# Corners
+# Edge cases
 
 
 def partners(rows: int) -> dict[str, Tensor]:
-    here = torch.arange(rows)
-    return {"self": here, "other view": here.roll(-(rows // 2)), "neighbour": here.roll(1), "one for all": here * 0}
+    index = torch.arange(rows)
+    return {"self": index, "other view": index.roll(-(rows // 2)), "next": index.roll(1), "always 0": index * 0}
 
 
 LABELS = {
-    "all one class": [3, 3, 3, 3, 3, 3],
-    "all alone": [0, 1, 2, 3, 4, 5],
+    "one class": [3, 3, 3, 3, 3, 3],
+    "one class per sample": [0, 1, 2, 3, 4, 5],
     "pairs": [0, 1, 2, 0, 1, 2],
-    "one alone": [0, 1, 1, 1, 1, 1],
+    "one class of size 1": [0, 1, 1, 1, 1, 1],
 }
 
 
-@every_objective
+@all_losses
 @pytest.mark.parametrize("lam", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("partner", partners(6))
 @pytest.mark.parametrize("tau", [0.01, 0.2])
-def test_objective_is_finite_whoever_the_partner_is(name: str, lam: float, partner: str, tau: float) -> None:
+def test_loss_is_finite_for_any_partner(name: str, lam: float, partner: str, tau: float) -> None:
     q, k = embeddings(6)
     mix = constant_mix(partners(6)[partner], lam)
     for labels in map(torch.tensor, LABELS.values()):
@@ -400,23 +404,23 @@ def test_objective_is_finite_whoever_the_partner_is(name: str, lam: float, partn
         assert_finite(name, q.float(), k.float(), mix, tau=tau, labels=labels)
 
 
-@every_objective
+@all_losses
 @mixed_or_not
-def test_a_batch_of_one_is_finite(name: str, mixed: bool) -> None:
+def test_loss_of_a_single_sample_is_finite(name: str, mixed: bool) -> None:
     rows = 2 if name in ("simclr", "supclr") else 1  # both views of one sample
     q, k = embeddings(rows)
     mix = constant_mix(torch.arange(rows).flip(0), 0.3) if mixed else None
     value = assert_finite(name, q, k, mix)
     assert_exact(value, equation(name, q, k, mix))
     if name in ("npair", "supnpair") or (name in ("simclr", "supclr") and not mixed):
-        assert_exact(value, 0.0)  # one column, which is the positive
+        assert_exact(value, 0.0)  # the positive is the only key
 
 
-@every_objective
+@all_losses
 @mixed_or_not
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("tau", [0.01, 0.2])
-def test_collapse_shows_as_the_logarithm_of_the_number_of_columns(
+def test_loss_of_collapsed_embeddings_is_the_log_of_the_number_of_keys(
     name: str, mixed: bool, dtype: torch.dtype, tau: float
 ) -> None:
     rows, dimensions, memory = 6, 4, 5
@@ -436,30 +440,30 @@ def test_collapse_shows_as_the_logarithm_of_the_number_of_columns(
     assert value.item() == pytest.approx(math.log(columns[name]), abs=rounding)
 
 
-@every_objective
+@all_losses
 @mixed_or_not
-def test_opposite_embeddings_at_a_small_temperature_are_finite(name: str, mixed: bool) -> None:
+def test_loss_of_opposite_embeddings_at_a_small_temperature_is_finite(name: str, mixed: bool) -> None:
     q = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
     assert_finite(name, q, -q, random_mix(6) if mixed else None, tau=0.01)
 
 
-@every_objective
+@all_losses
 @mixed_or_not
 @pytest.mark.parametrize("which", ["anchors", "keys", "both"])
-def test_zero_vectors_give_finite_values(name: str, mixed: bool, which: str) -> None:
+def test_loss_of_zero_embeddings_is_finite(name: str, mixed: bool, which: str) -> None:
     q, k = embeddings(6, dtype=torch.float32)
     q, k = q * (which == "keys"), k * (which == "anchors")
     assert library(name, q, k, random_mix(6) if mixed else None).isfinite()
 
 
-@every_objective
+@all_losses
 @mixed_or_not
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_inputs_are_computed_in_float32(name: str, mixed: bool, dtype: torch.dtype) -> None:
     q, k = embeddings(6, dtype=dtype)
     mix = random_mix(6) if mixed else None
     value, grad_q, grad_k = gradients(lambda q, k: library(name, q, k, mix), q, k)
-    queue = queue_of(4, dtype).float()
+    queue = default_queue(4, dtype).float()
     expected, full_q, full_k = gradients(lambda q, k: library(name, q, k, mix, queue=queue), q.float(), k.float())
     assert value.dtype == torch.float32
     assert_close(value, expected)
@@ -467,10 +471,10 @@ def test_half_precision_inputs_are_computed_in_float32(name: str, mixed: bool, d
     assert_close(grad_k, full_k.to(dtype))
 
 
-@every_objective
+@all_losses
 @mixed_or_not
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_autocast_leaves_the_objective_in_float32(name: str, mixed: bool, dtype: torch.dtype) -> None:
+def test_loss_is_computed_in_float32_under_autocast(name: str, mixed: bool, dtype: torch.dtype) -> None:
     q, k = embeddings(6, dtype=dtype)
     mix = random_mix(6) if mixed else None
 
@@ -488,24 +492,24 @@ def test_autocast_leaves_the_objective_in_float32(name: str, mixed: bool, dtype:
 # MoCo
 
 
-def test_in_batch_keys_are_no_negatives_of_plain_moco() -> None:
+def test_moco_without_mix_has_no_in_batch_negatives() -> None:
     q, k = embeddings(6)
-    elsewhere = torch.cat([k[:1], -k[1:]])
-    assert_exact(library("moco", q[:1], elsewhere), library("moco", q[:1], k))
-    alone = torch.stack([library("moco", q[i : i + 1], k[i : i + 1]) for i in range(6)])
-    assert_exact(library("moco", q, k), alone.mean())
+    other_keys = torch.cat([k[:1], -k[1:]])
+    assert_exact(library("moco", q[:1], other_keys), library("moco", q[:1], k))
+    separate = torch.stack([library("moco", q[i : i + 1], k[i : i + 1]) for i in range(6)])
+    assert_exact(library("moco", q, k), separate.mean())
 
 
-def test_in_batch_keys_are_negatives_of_mixed_moco() -> None:
+def test_moco_with_mix_has_in_batch_negatives() -> None:
     q, k = embeddings(6)
-    queue, mix = queue_of(4), random_mix(6)
+    queue, mix = default_queue(4), random_mix(6)
     assert_exact(
         losses.moco(q, k, queue, mix, temperature=TAU),
         losses.npair(q, torch.cat([k, queue]), mix, temperature=TAU),
     )
     unmixed = constant_mix(mix.partner, 1.0)
-    more_columns = losses.moco(q, k, queue, unmixed, temperature=TAU)
-    assert more_columns > losses.moco(q, k, queue, temperature=TAU) + 1e-3
+    with_in_batch = losses.moco(q, k, queue, unmixed, temperature=TAU)
+    assert with_in_batch > losses.moco(q, k, queue, temperature=TAU) + 1e-3
 
 
 @mixed_or_not
@@ -520,7 +524,7 @@ def test_moco_with_an_empty_queue_is_finite(mixed: bool) -> None:
 
 
 @mixed_or_not
-def test_byol_is_the_squared_distance_up_to_the_constant_of_appendix_b(mixed: bool) -> None:
+def test_byol_is_the_squared_distance_plus_the_constant_of_appendix_b(mixed: bool) -> None:
     p, k = embeddings(6)
     mix = random_mix(6) if mixed else None
     unit = torch.nn.functional.normalize
@@ -541,18 +545,18 @@ def test_mixed_byol_is_the_mean_squared_distance_to_both_targets() -> None:
     p, k = embeddings(6)
     mix = random_mix(6)
     p_bar, k_bar = torch.nn.functional.normalize(p), torch.nn.functional.normalize(k)
-    own = (p_bar - k_bar).square().sum(1)
-    partners = (p_bar - k_bar[mix.partner]).square().sum(1)
-    assert_exact(losses.byol(p, k, mix), (mix.lam * own + (1 - mix.lam) * partners).mean())
+    to_own = (p_bar - k_bar).square().sum(1)
+    to_partner = (p_bar - k_bar[mix.partner]).square().sum(1)
+    assert_exact(losses.byol(p, k, mix), (mix.lam * to_own + (1 - mix.lam) * to_partner).mean())
 
 
 # SimCLR
 
 
-def test_simclr_is_finite_where_the_partners_positive_is_the_anchor_itself() -> None:
+def test_simclr_is_finite_if_the_positive_of_the_partner_is_the_anchor() -> None:
     q, k = embeddings(2)
     value = assert_finite("simclr", q, k, constant_mix(torch.tensor([1, 0]), 0.0))
-    # One column, the other view; the partner's positive is the anchor's own clean key, which has none.
+    # The only key is the other view; the partner's positive is the anchor's own key, which is excluded.
     a, b = q.tolist(), k.tolist()
     assert_exact(value, mean([(s(a[i], b[1 - i]) - s(a[i], b[i])) / TAU for i in range(2)]))
 
@@ -574,41 +578,41 @@ def test_supclr_has_the_mean_outside_the_log() -> None:
     assert outside > mean(inside) + 0.1  # Jensen
 
 
-def test_supclr_drops_the_anchor_from_the_partners_positives_and_does_not_count_it() -> None:
+def test_supclr_does_not_count_the_anchor_as_a_positive_of_its_partner() -> None:
     q, k = embeddings(3)
     y = torch.zeros(3, dtype=torch.long)
     mix = Mix(torch.tensor([1, 2, 0]), torch.zeros(3, dtype=torch.float64))
-    # Of three of one class, the partner's positives are the anchor, which is dropped, and the third.
+    # Of three samples of one class, the positives of the partner are the anchor, which is dropped, and the third one.
     a, b = q.tolist(), k.tolist()
-    terms = [cross_entropy(a[i], b, one_hot(3 - i - mix.partner[i].item(), 3), TAU, lacks=i) for i in range(3)]
+    terms = [cross_entropy(a[i], b, one_hot(3 - i - mix.partner[i].item(), 3), TAU, excluded=i) for i in range(3)]
     assert_exact(losses.supclr(q, k, y, mix, temperature=TAU), mean(terms))
 
 
-def test_a_partner_whose_only_positive_is_the_anchor_contributes_nothing() -> None:
+def test_supclr_partner_whose_only_positive_is_the_anchor_contributes_nothing() -> None:
     q, k = embeddings(4)
-    y, other = torch.tensor([0, 1, 0, 1]), torch.tensor([2, 3, 0, 1])
-    assert_exact(losses.supclr(q, k, y, constant_mix(other, 0.0), temperature=TAU), 0.0)
+    y, other_view = torch.tensor([0, 1, 0, 1]), torch.tensor([2, 3, 0, 1])
+    assert_exact(losses.supclr(q, k, y, constant_mix(other_view, 0.0), temperature=TAU), 0.0)
     plain = losses.supclr(q, k, y, temperature=TAU)
-    assert_exact(losses.supclr(q, k, y, constant_mix(other, 0.3), temperature=TAU), 0.3 * plain)
+    assert_exact(losses.supclr(q, k, y, constant_mix(other_view, 0.3), temperature=TAU), 0.3 * plain)
 
 
-def test_an_anchor_alone_in_its_class_contributes_nothing_and_is_counted() -> None:
+def test_supclr_anchor_without_positives_adds_zero_to_the_mean() -> None:
     q, k = embeddings(4)
     y = torch.tensor([0, 1, 1, 1])
     terms = [
-        cross_entropy(q[i].tolist(), k.tolist(), over_positives([n not in (0, i) for n in range(4)]), TAU, lacks=i)
+        cross_entropy(q[i].tolist(), k.tolist(), over_positives([n not in (0, i) for n in range(4)]), TAU, excluded=i)
         for i in (1, 2, 3)
     ]
     assert_exact(losses.supclr(q, k, y, temperature=TAU), sum(terms) / 4)
-    everyone_alone = torch.arange(4)
-    assert_exact(losses.supclr(q, k, everyone_alone, random_mix(4), temperature=TAU), 0.0)
+    one_class_per_sample = torch.arange(4)
+    assert_exact(losses.supclr(q, k, one_class_per_sample, random_mix(4), temperature=TAU), 0.0)
 
 
 @mixed_or_not
 def test_supclr_with_a_class_per_sample_is_simclr(mixed: bool) -> None:
     q, k = embeddings(6)
     y = torch.tensor([0, 1, 2, 0, 1, 2])
-    # No partner is the anchor's other view: there the two differ, by the term that supclr drops.
+    # No partner is the other view of its anchor: there, supclr drops a term that simclr keeps.
     mix = Mix(torch.tensor([1, 2, 0, 5, 3, 4]), random_mix(6).lam) if mixed else None
     assert_exact(losses.supclr(q, k, y, mix, temperature=TAU), losses.simclr(q, k, mix, temperature=TAU))
 
@@ -621,7 +625,7 @@ def test_supnpair_with_a_class_per_sample_is_npair(mixed: bool) -> None:
     assert_exact(losses.supnpair(q, k, y, mix, temperature=TAU), losses.npair(q, k, mix, temperature=TAU))
 
 
-def test_supnpair_counts_the_anchors_own_second_view_as_a_positive() -> None:
+def test_supnpair_counts_the_second_view_of_the_anchor_as_a_positive() -> None:
     q, k = embeddings(3)
     y = torch.tensor([0, 0, 1])
     v = [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]]
@@ -630,7 +634,7 @@ def test_supnpair_counts_the_anchors_own_second_view_as_a_positive() -> None:
 
 
 @pytest.mark.parametrize("name", ["supclr", "supnpair"])
-def test_each_side_of_a_mixed_label_is_normalised_by_its_own_number_of_positives(name: str) -> None:
+def test_each_side_of_a_mixed_label_is_normalized_by_its_own_number_of_positives(name: str) -> None:
     q, k = embeddings(6)
     y = torch.tensor([0, 1, 1, 0, 1, 1])  # N_0 = 2 and N_1 = 4
     mix = Mix(torch.tensor([1, 0, 5, 4, 3, 2]), random_mix(6).lam)
@@ -638,56 +642,54 @@ def test_each_side_of_a_mixed_label_is_normalised_by_its_own_number_of_positives
 
 
 @pytest.mark.parametrize("name", ["supclr", "supnpair"])
-@pytest.mark.parametrize("names", [[0, 1, 2], [2, 0, 1], [-7, 10**12, 5]])
+@pytest.mark.parametrize("values", [[0, 1, 2], [2, 0, 1], [-7, 10**12, 5]])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float64])
-def test_labels_are_names_of_classes_only(name: str, names: list[int], dtype: torch.dtype) -> None:
+def test_loss_does_not_depend_on_the_values_of_class_labels(name: str, values: list[int], dtype: torch.dtype) -> None:
     if dtype == torch.int32:
-        names = [label % 2**30 for label in names]
+        values = [value % 2**30 for value in values]
     q, k = embeddings(6)
     y, mix = torch.tensor([0, 1, 2, 0, 1, 1]), random_mix(6)
-    renamed = torch.tensor(names, dtype=dtype)[y]
+    renamed = torch.tensor(values, dtype=dtype)[y]
     assert_exact(library(name, q, k, mix, labels=renamed), library(name, q, k, mix, labels=y))
 
 
-# Anchors of one rank, keys of all
+# Anchors of one rank and keys of all ranks
 
 
 @pytest.mark.parametrize("name", GATHERED)
 @mixed_or_not
 @properties
 @given(pairs=st.integers(1, 3), seed=st.integers(0, 1000))
-def test_ranks_with_an_offset_into_gathered_keys_average_to_the_whole_loss(
-    name: str, mixed: bool, pairs: int, seed: int
-) -> None:
-    share = 2 * pairs  # rows of each of two ranks; for simclr and supclr both views of `pairs` samples
+def test_losses_of_ranks_average_to_the_global_loss(name: str, mixed: bool, pairs: int, seed: int) -> None:
+    share = 2 * pairs  # rows per rank, with two ranks; for simclr and supclr, both views of `pairs` samples
     q, k = embeddings(2 * share, seed=seed)
     labels = torch.randint(0, 3, (2 * share,), generator=torch.Generator().manual_seed(seed))
     mixes = [random_mix(share, seed + rank) if mixed else None for rank in (0, 1)]
 
     def on_rank(rank: int) -> tuple[Tensor, Tensor]:
         local = slice(rank * share, (rank + 1) * share)
-        setting = {"labels": labels, "offset": rank * share}
-        return tuple(side(name, q[local], k, mixes[rank], **setting) for side in (library, equation))
+        options = {"labels": labels, "offset": rank * share}
+        return tuple(side(name, q[local], k, mixes[rank], **options) for side in (library, equation))
 
     ranks = [on_rank(rank) for rank in (0, 1)]
-    for ours, expected in ranks:
-        assert_exact(ours, expected)
+    for actual, expected in ranks:
+        assert_exact(actual, expected)
 
-    # One process holds view 1 of everyone and then view 2; the ranks hold [v1_r0, v2_r0, v1_r1, v2_r1].
+    # One process has view 1 of all samples, then view 2; the ranks have [v1_r0, v2_r0, v1_r1, v2_r1].
     order = torch.arange(2 * share)
     if name in ("simclr", "supclr"):
         order = order.view(2, 2, pairs).transpose(0, 1).flatten()
     mix = None
     if mixed:
         partner = torch.cat([mixes[0].partner, share + mixes[1].partner])
-        place = order.argsort()
-        mix = Mix(place[partner[order]], torch.cat([mixes[0].lam, mixes[1].lam])[order])
-    whole = library(name, q[order], k[order], mix, labels=labels[order])
-    assert_exact((ranks[0][0] + ranks[1][0]) / 2, whole)
+        position = order.argsort()
+        mix = Mix(position[partner[order]], torch.cat([mixes[0].lam, mixes[1].lam])[order])
+    expected = library(name, q[order], k[order], mix, labels=labels[order])
+    assert_exact((ranks[0][0] + ranks[1][0]) / 2, expected)
 
 
 @pytest.mark.parametrize("name", GATHERED)
-def test_gradients_of_ranks_sum_to_those_of_the_whole_loss(name: str) -> None:
+def test_gradients_of_ranks_sum_to_the_gradients_of_the_global_loss(name: str) -> None:
     share, rows = 4, 8
     q, k = embeddings(rows)
     labels = torch.tensor([0, 1, 0, 1, 2, 0, 2, 0])
@@ -696,29 +698,29 @@ def test_gradients_of_ranks_sum_to_those_of_the_whole_loss(name: str) -> None:
     partner = torch.cat([mixes[0].partner, share + mixes[1].partner])
     mix = Mix(order.argsort()[partner[order]], torch.cat([mixes[0].lam, mixes[1].lam])[order])
 
-    def ranks(q: Tensor, k: Tensor) -> Tensor:
+    def loss_of_ranks(q: Tensor, k: Tensor) -> Tensor:
         parts = [
             library(name, q[rank * share : (rank + 1) * share], k, mixes[rank], labels=labels, offset=rank * share)
             for rank in (0, 1)
         ]
         return sum(parts) / 2
 
-    def whole(q: Tensor, k: Tensor) -> Tensor:
+    def global_loss(q: Tensor, k: Tensor) -> Tensor:
         return library(name, q[order], k[order], mix, labels=labels[order])
 
-    for ours, expected in zip(gradients(ranks, q, k), gradients(whole, q, k), strict=True):
-        assert_close(ours, expected, rtol=1e-12, atol=1e-12)
+    for actual, expected in zip(gradients(loss_of_ranks, q, k), gradients(global_loss, q, k), strict=True):
+        assert_close(actual, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_zero_embeddings_have_bounded_gradients():
+def test_gradients_of_zero_embeddings_are_bounded() -> None:
     x = torch.zeros(2, 4, requires_grad=True)
     losses.byol(x, torch.randn(2, 4)).backward()
     assert x.grad.abs().max() < 1e7
 
 
-def test_shapes_and_temperatures_that_cannot_be_are_refused():
+def test_invalid_shapes_and_temperatures_are_rejected() -> None:
     q = torch.randn(6, 4)
-    with pytest.raises(InputError, match="6 anchors from key 0 on need at least 6 keys; got 1"):
+    with pytest.raises(InputError, match="6 anchors with offset 0 need at least 6 keys; got 1"):
         losses.npair(q, q[:1], temperature=0.1)
     with pytest.raises(InputError, match="odd number, 5"):
         losses.simclr(q[:5], q[:5], temperature=0.1)
@@ -726,13 +728,13 @@ def test_shapes_and_temperatures_that_cannot_be_are_refused():
         losses.npair(q, q, temperature=0)
 
 
-def test_boolean_labels_are_labels():
+def test_labels_may_be_boolean() -> None:
     q, k, labels = torch.randn(6, 4), torch.randn(6, 4), torch.tensor([True, False] * 3)
     assert losses.supnpair(q, k, labels, temperature=0.1) == losses.supnpair(q, k, labels.long(), temperature=0.1)
 
 
 @pytest.mark.parametrize("lam", [torch.rand(8, 1), torch.rand(4), torch.tensor(0.5), 0.5])
-def test_virtual_labels_of_other_shapes_are_refused(lam):
+def test_virtual_labels_of_the_wrong_shape_are_rejected(lam: Tensor | float) -> None:
     q, k, labels = torch.randn(8, 8), torch.randn(8, 8), torch.arange(8) % 2
     mix = Mix(torch.randperm(8), lam)
     for loss in (
@@ -743,11 +745,11 @@ def test_virtual_labels_of_other_shapes_are_refused(lam):
         lambda: losses.supclr(q, k, labels, mix, temperature=0.2),
         lambda: losses.supnpair(q, k, labels, mix, temperature=0.2),
     ):
-        with pytest.raises(InputError, match=r"a Mix with lam of shape \(8,\)"):
+        with pytest.raises(InputError, match=r"mix\.lam must have shape \(8,\) for 8 anchors"):
             loss()
 
 
-def test_a_temperature_that_is_learned_has_a_gradient_at_one_too():
+def test_learnable_temperature_has_a_gradient_at_one() -> None:
     temperature = torch.tensor(1.0, requires_grad=True)
     losses.npair(torch.randn(8, 4), torch.randn(8, 4), temperature=temperature).backward()
     assert temperature.grad is not None and temperature.grad != 0

@@ -1,48 +1,61 @@
-"""imix: contrastive representation learning with i-Mix, for images, speech, tables and anything else.
+"""imix: contrastive representation learning with i-Mix, for images, audio, tables and any other tensors.
 
-Names are imported when they are first used, so that `import imix` and `imix --help` are quick.
+Names are imported on first use, so `import imix` and `imix --help` do not load torch.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from imix._version import __version__
 from imix.errors import InputError, Interrupted, StorageError, TrainingError
-from imix.settings import Reading, Settings
+from imix.settings import DataSettings, Settings
 
 if TYPE_CHECKING:
-    from imix import augment, data, detection, distributed, encoders, evaluation, losses, methods
-    from imix.encoders.stored import load_encoder
-    from imix.estimator import IMixTransformer
-    from imix.evaluation import embed, evaluate
-    from imix.exports import export
+    from imix import augment, data, detection, encoders, evaluation, losses, methods, reproduce
+    from imix.evaluation import evaluate
+    from imix.evaluation.transfer import transfer
     from imix.methods import BYOL, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
     from imix.mix import CutMix, InputMix, Mix, MixUp
-    from imix.paper.reproduce import reproduce
-    from imix.pretraining import pretrain
-    from imix.reports import draw_map, report, transfer
-    from imix.run import Run
-    from imix.throughput import bench
+    from imix.probes.embed import embed
+    from imix.reports import draw_map, report
+    from imix.run import Run, load_run
+    from imix.run.export import export
+    from imix.run.stored_encoder import load_encoder
+    from imix.sklearn import IMixTransformer
+    from imix.train.bench import bench
+    from imix.train.pretrain import pretrain
 
-__version__ = "0.1.0"
-
-_HOME = {
-    "imix.mix": ("CutMix", "InputMix", "Mix", "MixUp"),
-    "imix.methods": ("BYOL", "MoCo", "NPair", "SimCLR", "SupCLR", "SupNPair", "Supervised"),
-    "imix.encoders.stored": ("load_encoder",),
-    "imix.run": ("Run",),
-    "imix.pretraining": ("pretrain",),
-    "imix.evaluation": ("embed", "evaluate"),
-    "imix.estimator": ("IMixTransformer",),
-    "imix.reports": ("draw_map", "report", "transfer"),
-    "imix.exports": ("export",),
-    "imix.paper.reproduce": ("reproduce",),
-    "imix.throughput": ("bench",),
+_MODULE_OF = {
+    "BYOL": "imix.methods",
+    "CutMix": "imix.mix",
+    "IMixTransformer": "imix.sklearn",
+    "InputMix": "imix.mix",
+    "Mix": "imix.mix",
+    "MixUp": "imix.mix",
+    "MoCo": "imix.methods",
+    "NPair": "imix.methods",
+    "Run": "imix.run",
+    "SimCLR": "imix.methods",
+    "SupCLR": "imix.methods",
+    "SupNPair": "imix.methods",
+    "Supervised": "imix.methods",
+    "bench": "imix.train.bench",
+    "draw_map": "imix.reports",
+    "embed": "imix.probes.embed",
+    "evaluate": "imix.evaluation",
+    "export": "imix.run.export",
+    "load_encoder": "imix.run.stored_encoder",
+    "load_run": "imix.run",
+    "pretrain": "imix.train.pretrain",
+    "report": "imix.reports",
+    "transfer": "imix.evaluation.transfer",
 }
-_MODULES = ("augment", "data", "detection", "distributed", "encoders", "evaluation", "losses", "methods")
+_SUBPACKAGES = ("augment", "data", "detection", "encoders", "evaluation", "losses", "methods", "reproduce")
 
 __all__ = [
     "BYOL",
     "CutMix",
+    "DataSettings",
     "IMixTransformer",
     "InputError",
     "InputMix",
@@ -51,7 +64,6 @@ __all__ = [
     "MixUp",
     "MoCo",
     "NPair",
-    "Reading",
     "Run",
     "Settings",
     "SimCLR",
@@ -60,11 +72,11 @@ __all__ = [
     "SupNPair",
     "Supervised",
     "TrainingError",
+    "__version__",
     "augment",
     "bench",
     "data",
     "detection",
-    "distributed",
     "draw_map",
     "embed",
     "encoders",
@@ -72,6 +84,7 @@ __all__ = [
     "evaluation",
     "export",
     "load_encoder",
+    "load_run",
     "losses",
     "methods",
     "pretrain",
@@ -86,9 +99,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in _SUBPACKAGES:
         return importlib.import_module(f"imix.{name}")
-    for module, names in _HOME.items():
-        if name in names:
-            return getattr(importlib.import_module(module), name)
+    if name in _MODULE_OF:
+        return getattr(importlib.import_module(_MODULE_OF[name]), name)
     raise AttributeError(f"module 'imix' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""`python -m imix`, for torchrun."""
+"""`python -m imix`, needed for torchrun."""
 
 from imix.cli import main
 

@@ -1,7 +1,6 @@
-"""A batch is a tensor, or a tuple, list or dict of tensors (its fields), whose first axis counts samples.
+"""A batch is a tensor, or a nested tuple, list or dict of tensors (its fields). The first axis counts samples.
 
-Everything that touches inputs (mixing, views, encoders' calls, devices) goes through the few functions here, so that
-a sample with several fields is always treated as one sample.
+All code that handles inputs uses these functions, so the fields of a sample are always treated together.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +11,12 @@ from torch import Tensor
 
 from imix.errors import InputError
 
-WHOLE = {torch.uint8: 255, torch.int16: 32768}  # what stands for 1
+INTEGER_SCALE = {torch.uint8: 255, torch.int16: 32768}  # the integer that represents 1.0
 Batch = Any  # Tensor | tuple[Batch, ...] | list[Batch] | dict[str, Batch]
 
 
 def map_fields(fn: Callable[..., Tensor], *batches: Batch) -> Batch:
-    """Apply `fn` field by field to batches of one structure; the structure is kept."""
+    """Apply `fn` to corresponding fields of batches with the same structure; returns that structure."""
     first = batches[0]
     if isinstance(first, Tensor):
         return fn(*batches)
@@ -30,48 +29,48 @@ def map_fields(fn: Callable[..., Tensor], *batches: Batch) -> Batch:
 
 
 def fields(batch: Batch) -> list[Tensor]:
-    """The tensors of a batch, in order."""
-    found: list[Tensor] = []
+    """Return the tensors of a batch in order."""
+    tensors: list[Tensor] = []
 
     def collect(field: Tensor) -> Tensor:
-        found.append(field)
+        tensors.append(field)
         return field
 
     map_fields(collect, batch)
-    return found
+    return tensors
 
 
 def size(batch: Batch) -> int:
-    """Number of samples; every field must have the same."""
+    """Return the number of samples, which must be the same for all fields."""
     sizes = [len(field) for field in fields(batch)]
     if not sizes or min(sizes) != max(sizes):
         raise InputError(f"the fields of a batch must have the same number of samples; got {sizes}")
     return sizes[0]
 
 
-def same_size(*batches: Batch) -> int:
-    """Number of samples of each of these batches, which must agree."""
+def common_size(*batches: Batch) -> int:
+    """Return the number of samples, which must be the same for all batches."""
     sizes = [size(batch) for batch in batches]
     if min(sizes) != max(sizes):
         raise InputError(f"views of one batch must have the same number of samples; got {sizes}")
     return sizes[0]
 
 
-def as_floats(batch: Batch) -> Batch:
-    """Bytes as floats in 0..1, the 16 bits of sounds in -1..1; everything else as it is."""
-    return map_fields(lambda x: x.float() / WHOLE[x.dtype] if x.dtype in WHOLE else x, batch)
+def to_float(batch: Batch) -> Batch:
+    """Convert uint8 fields to floats in [0, 1] and int16 fields (audio) to [-1, 1]; other fields are unchanged."""
+    return map_fields(lambda x: x.float() / INTEGER_SCALE[x.dtype] if x.dtype in INTEGER_SCALE else x, batch)
 
 
-def laid_out(x: Tensor) -> Tensor:
-    """A field as networks on a GPU like it: images with their channels last."""
+def to_channels_last(x: Tensor) -> Tensor:
+    """Convert images (N, C, H, W) on a GPU to the channels-last memory format; other tensors are unchanged."""
     return x.contiguous(memory_format=torch.channels_last) if x.is_cuda and x.dim() == 4 else x
 
 
 def concatenate(batches: Sequence[Batch]) -> Batch:
-    """Batches one after the other, as one batch."""
+    """Concatenate batches along the sample axis."""
     return map_fields(lambda *parts: torch.cat(parts), *batches)
 
 
 def split(batch: Batch, n: int) -> list[Batch]:
-    """A batch as batches of n samples each, one after the other."""
-    return [map_fields(lambda x, at=at: x[at : at + n], batch) for at in range(0, size(batch), n)]
+    """Split a batch into consecutive batches of n samples; the last one may be smaller."""
+    return [map_fields(lambda x, start=start: x[start : start + n], batch) for start in range(0, size(batch), n)]

@@ -1,7 +1,4 @@
-"""What can go wrong and be said in one line: `InputError` for what was given, `TrainingError` for what a run did.
-
-`StorageError` is for what a disk did, `Interrupted` for a run that can go on.
-"""
+"""The library's error classes, and helpers that turn errors into one-line messages. Imports no torch."""
 
 import difflib
 import shutil
@@ -9,75 +6,77 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-ALIKE = 0.75  # of 1, by difflib: words that one may have mistaken for each other
-LONGEST = 300  # letters of another library's message: some quote what they could not read
+SIMILARITY_CUTOFF = 0.75  # difflib ratio above which a word is suggested as a correction
+MAX_MESSAGE_LENGTH = 300  # characters; some libraries quote the whole input they failed to read
 
 
 class InputError(ValueError):
-    """Something given by the user cannot be used; the message names it, what was given and what is allowed."""
+    """Invalid user input. The message names the parameter, the value and what is allowed."""
 
 
 class TrainingError(RuntimeError):
-    """A run that must not go on (loss not finite, collapse); the message says where and the likely cause."""
+    """Training cannot continue, e.g. the loss is not finite. The message names the step and the likely cause."""
 
 
 class StorageError(OSError):
-    """Something could not be written; the message names the file, why, and the room it needs."""
+    """A file could not be written. The message names the file, the reason and the disk space it needs."""
 
 
 class Interrupted(RuntimeError):
-    """A run was stopped, or lost its ranks; the same command goes on from its last checkpoint, if there is one."""
+    """A run was stopped or lost some of its ranks. It can be resumed from its last checkpoint, if it wrote one."""
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in one line."""
+    """Return the first line of an error message, shortened if it is very long."""
     line = (str(error).splitlines() or [type(error).__name__])[0]
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
+    return line if len(line) <= MAX_MESSAGE_LENGTH else f"{line[:MAX_MESSAGE_LENGTH]} ..."
 
 
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """A question about the known words that are nearest, if some are near; capitals do not count.
+def did_you_mean(word: str, candidates: Sequence[str]) -> str:
+    """Suggest the candidates most similar to a misspelled word, ignoring case; empty if none is similar.
 
     >>> did_you_mean("pretrian", ["pretrain", "embed"])
     " (did you mean 'pretrain'?)"
     """
-    near = difflib.get_close_matches(word.lower(), {other.lower() for other in known}, cutoff=ALIKE)
-    meant = sorted((other for other in known if other.lower() in near), key=lambda other: near.index(other.lower()))
-    return f" (did you mean {' or '.join(map(repr, meant))}?)" if meant else ""
+    lowercase = {candidate.lower() for candidate in candidates}
+    similar = difflib.get_close_matches(word.lower(), lowercase, cutoff=SIMILARITY_CUTOFF)
+    suggestions = [candidate for candidate in candidates if candidate.lower() in similar]
+    suggestions.sort(key=lambda candidate: similar.index(candidate.lower()))
+    return f" (did you mean {' or '.join(map(repr, suggestions))}?)" if suggestions else ""
 
 
 def printable(text: str) -> str:
-    """Text in one line that every terminal, page and file can show: what it cannot is written as Python would.
+    """Escape characters that a terminal or file may not be able to show, so that the text fits on one line.
 
     >>> printable("two\\nlines")
     'two\\\\nlines'
     """
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 @contextmanager
-def storing(path: Path, need: int | None = None) -> Iterator[None]:
-    """Say which file cannot be written, why, and how much room it needs."""
+def storage_errors(path: Path, size: int | None = None) -> Iterator[None]:
+    """Turn errors from writing `path` into a `StorageError`; `size` is the number of bytes to be written, if known."""
     try:
         yield
-    except (OSError, RuntimeError) as error:  # torch wraps what a disk says
-        reason = _of_the_disk(error)
-        if reason is None or isinstance(reason, StorageError):
+    except (OSError, RuntimeError) as error:  # torch wraps the OSError in a RuntimeError
+        cause = _find_os_error(error)
+        if cause is None or isinstance(cause, StorageError):
             raise
-        room = "" if need is None else f"it needs {_megabytes(need)}"
+        details = "" if size is None else f"it needs {_format_bytes(size)}"
         with suppress(OSError):
-            free = f"{_megabytes(shutil.disk_usage(path.parent).free)} are free in {str(path.parent)!r}"
-            room = f"{room}, and {free}" if room else free
-        room = f" ({room})" if room else ""
-        raise StorageError(f"cannot write {str(path)!r}: {reason.strerror or reason}{room}") from error
+            free = f"{_format_bytes(shutil.disk_usage(path.parent).free)} are free in {str(path.parent)!r}"
+            details = f"{details}, and {free}" if details else free
+        details = f" ({details})" if details else ""
+        raise StorageError(f"cannot write {str(path)!r}: {cause.strerror or cause}{details}") from error
 
 
-def _of_the_disk(error: BaseException | None) -> OSError | None:
-    """What the disk said, if an error came of that."""
+def _find_os_error(error: BaseException | None) -> OSError | None:
+    """Return the first OSError in a chain of exceptions."""
     while error is not None and not isinstance(error, OSError):
         error = error.__cause__ or error.__context__
     return error
 
 
-def _megabytes(count: int) -> str:
+def _format_bytes(count: int) -> str:
     return f"{count / 1e6:,.1f} MB" if count >= 50_000 else f"{count / 1e3:,.1f} kB"

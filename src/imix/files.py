@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, lines added to a file, and folders of one process alone. No torch here."""
+"""Atomic file writes, JSON Lines files, and folder locks. Imports no torch."""
 
 import fcntl
 import glob
@@ -11,40 +11,40 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from imix.errors import InputError, storing
+from imix.errors import InputError, storage_errors
 
-STALE = 60.0  # seconds in which a file that somebody writes gets something new
+STALE_SECONDS = 60.0  # a temporary file that has not changed for this long is no longer being written
 
 
-def write_atomically(path: Path, write: Callable[[BinaryIO], object], need: int | None = None) -> None:
-    """Let `write` fill a file of another name, then put it in its place in one step.
+def write_atomically(path: Path, write: Callable[[BinaryIO], object], size: int | None = None) -> None:
+    """Call `write` on a temporary file, then rename it to `path`, so that `path` is never incomplete.
 
-    What was there stays until then; `need` is how many bytes it will take, if that is known. Many processes may write
-    the same file, each under a name of its own; what one that was killed left of it is removed.
+    `size` is the number of bytes to be written, if known, for the error message. Several processes may write the same
+    path: each uses its own temporary file. Temporary files left by killed processes are removed.
     """
-    unfinished = path.with_name(f".{os.getpid()}.{path.name}.unfinished")
-    with storing(path, need):
-        for left in path.parent.glob(f".*.{glob.escape(path.name)}.unfinished"):
-            if _is_left(left):
-                left.unlink(missing_ok=True)
+    temporary = path.with_name(f".{os.getpid()}.{path.name}.unfinished")
+    with storage_errors(path, size):
+        for leftover in path.parent.glob(f".*.{glob.escape(path.name)}.unfinished"):
+            if _is_stale(leftover):
+                leftover.unlink(missing_ok=True)
         try:
-            with open(unfinished, "wb") as file:
+            with open(temporary, "wb") as file:
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(unfinished, path)
+            os.replace(temporary, path)
         except BaseException:
             with suppress(OSError):
-                unfinished.unlink(missing_ok=True)  # half a file on a full disk helps nobody
+                temporary.unlink(missing_ok=True)  # free the space: the disk may be full
             raise
 
 
-def _is_left(unfinished: Path) -> bool:
-    """Whether nobody writes it any more: no such process here, and nothing new for a minute from elsewhere."""
+def _is_stale(temporary: Path) -> bool:
+    """Whether no process writes the file: not on this machine, and, judging by its age, not on another one."""
     try:
-        os.kill(int(unfinished.name.split(".")[1]), 0)
+        os.kill(int(temporary.name.split(".")[1]), 0)
     except ProcessLookupError:
-        return time.time() - unfinished.lstat().st_mtime > STALE
+        return time.time() - temporary.lstat().st_mtime > STALE_SECONDS
     except (OSError, ValueError, OverflowError):
         pass
     return False
@@ -52,65 +52,66 @@ def _is_left(unfinished: Path) -> bool:
 
 @contextmanager
 def locked(folder: Path, wait: bool = True) -> Iterator[None]:
-    """Hold a folder's lock, which ends with the process; BlockingIOError where another has it and we are not to wait.
+    """Hold an exclusive lock on a folder, which the system releases if the process dies.
 
-    Where a file system knows no locks, none is held.
+    With `wait=False`, raise BlockingIOError if another process holds the lock. On a file system without locks, this
+    does nothing.
     """
-    place = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(place, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError as error:
         if isinstance(error, BlockingIOError):
-            os.close(place)
+            os.close(descriptor)
             raise
     try:
         yield
     finally:
-        os.close(place)
+        os.close(descriptor)
 
 
-def writable(path: Path, suffixes: Sequence[str], what: str) -> Path:
-    """The path, if its name ends in one of these and its folder is there; asked before the work that fills it."""
+def check_output_path(path: Path, suffixes: Sequence[str], what: str) -> Path:
+    """Return `path` if it has one of the suffixes and its folder exists; call this before expensive work."""
     if path.suffix not in suffixes:
         raise InputError(f"cannot write {what} to {str(path)!r}; choose a file that ends in {' or '.join(suffixes)}")
     if not path.parent.is_dir():
-        raise InputError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
+        raise InputError(f"cannot write {str(path)!r}: the folder {str(path.parent)!r} does not exist")
     return path
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file."""
+    """Write a binary file atomically."""
     write_atomically(path, lambda file: file.write(content), len(content))
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file; names of bytes that are no UTF-8 as far as they go."""
+    """Write a UTF-8 text file atomically; characters that UTF-8 cannot encode are escaped."""
     write_bytes(path, text.encode(errors="backslashreplace"))
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON that people can read."""
+    """Write indented JSON."""
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
-def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
-    """Write one JSON record a line."""
+def write_jsonl(path: Path, records: list[dict[str, Any]]) -> None:
+    """Write one JSON record per line."""
     write_text(path, "".join(json.dumps(record) + "\n" for record in records))
 
 
-def append_line(path: Path, record: dict[str, Any]) -> None:
-    """Add a JSON record as a line, at once; what an earlier failure left of a line is ended first."""
+def append_jsonl(path: Path, record: dict[str, Any]) -> None:
+    """Append a JSON record as a line; an incomplete last line is terminated first."""
     line = (json.dumps(record) + "\n").encode()
-    with storing(path, len(line)), open(path, "ab+", buffering=0) as file:
+    with storage_errors(path, len(line)), open(path, "ab+", buffering=0) as file:
         if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
             line = line if file.read(1) == b"\n" else b"\n" + line
-        while line:  # a disk that is nearly full takes a part
+        while line:  # a nearly full disk may accept only part of it
             line = line[file.write(line) or 0 :]
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read one JSON record a line; a last line that was cut short does not count, and a damaged one is said."""
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """Read one JSON record per line; an incomplete last line is ignored, a damaged line is skipped with a message."""
     if not path.exists():
         return []
     records = []
@@ -122,19 +123,19 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         if isinstance(record, dict):
             records.append(record)
         elif line:
-            print(f"{path}: line {number} is damaged and left out", file=sys.stderr)
+            print(f"{path}: skipped line {number}, which is damaged", file=sys.stderr)
     return records
 
 
 def read_metrics(path: Path, up_to_step: int | None = None) -> list[dict[str, Any]]:
-    """The records of metrics.jsonl, in order, each step once, up to that step if it is given."""
+    """Read metrics.jsonl with increasing steps, each step once, optionally only up to a step."""
     records: list[dict[str, Any]] = []
-    last = 0
-    for record in read_lines(path):
-        numbers = all(isinstance(value, int | float) for value in record.values())
-        if not numbers or not {"step", "epoch", "loss"} <= record.keys():
-            print(f"{path}: a line that is no record of training is left out", file=sys.stderr)
-        elif last < record["step"] and (up_to_step is None or record["step"] <= up_to_step):
+    last_step = 0
+    for record in read_jsonl(path):
+        is_numeric = all(isinstance(value, int | float) for value in record.values())
+        if not is_numeric or not {"step", "epoch", "loss"} <= record.keys():
+            print(f"{path}: skipped a line that is not a training record", file=sys.stderr)
+        elif last_step < record["step"] and (up_to_step is None or record["step"] <= up_to_step):
             records.append(record)
-            last = record["step"]
+            last_step = record["step"]
     return records

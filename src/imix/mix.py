@@ -1,8 +1,4 @@
-"""Mixing operators: MixUp and CutMix mix instances and say how (a `Mix`); InputMix mixes inputs only.
-
-`Mix` is the virtual label of a mixed batch: "my positive with weight lam, my partner's with 1 - lam". What an
-objective makes of it is in `imix.losses`.
-"""
+"""Mixing operators: MixUp and CutMix mix samples and return virtual labels (a `Mix`); InputMix mixes inputs only."""
 
 import math
 from collections.abc import Callable
@@ -15,33 +11,52 @@ from torch import Tensor
 from imix.batch import Batch, fields, map_fields, size
 from imix.errors import InputError
 
-SMALL = 0.1  # an alpha below which draws of a Gamma distribution leave float32
+MIN_STANDARD_ALPHA = 0.1  # below this, Gamma(alpha) draws underflow in float32 and need the logarithmic form
 
 
 class Mix(NamedTuple):
-    """The virtual labels of N mixed anchors: lam * v[i] + (1 - lam) * v[partner[i]]."""
+    """Virtual labels of N mixed anchors: lam[i] * v[i] + (1 - lam[i]) * v[partner[i]].
 
-    partner: Tensor  # (N,) long: who each anchor was mixed with
-    lam: Tensor  # (N,) float in [0, 1]: the weight of the anchor itself
+    Each anchor is attracted to its own positive with weight lam, and to its partner's positive with weight 1 - lam.
+
+    Attributes
+    ----------
+    partner : Tensor of shape (N,), long
+        Index of the sample that each anchor was mixed with.
+    lam : Tensor of shape (N,), float
+        Weight of the anchor itself, in [0, 1].
+    """
+
+    partner: Tensor
+    lam: Tensor
 
 
 MixOperator = Callable[[Batch], tuple[Batch, Mix | None]]
 
 
 def no_mix(batch: Batch) -> tuple[Batch, None]:
-    """The operator that mixes nothing."""
+    """Return the batch unchanged and no virtual labels."""
     return batch, None
 
 
 @dataclass(frozen=True)
 class MixUp:
-    """Linear interpolation of each sample with a partner from the batch.
+    """Interpolate each sample linearly with a partner from the batch: lam * x[i] + (1 - lam) * x[partner[i]].
 
-    lam ~ Beta(alpha, alpha), one draw per sample (`per_sample=False`: one per batch). With `fold`, lam becomes
-    max(lam, 1 - lam), as in the authors' experiments; Algorithm 1 of the paper exactly as printed is
-    `MixUp(per_sample=False, fold=False)`.
+    `MixUp(per_sample=False, fold=False)` is Algorithm 1 exactly as printed in the paper.
 
-    >>> mixed, mix = MixUp(alpha=1.0)(torch.randn(8, 3))
+    Parameters
+    ----------
+    alpha : float
+        Parameter of the Beta distribution: lam ~ Beta(alpha, alpha).
+    per_sample : bool
+        Whether lam is drawn for each sample or once per batch.
+    fold : bool
+        Whether lam is replaced by max(lam, 1 - lam), as in the authors' experiments.
+
+    Examples
+    --------
+    >>> mixed, mix = imix.MixUp(alpha=1.0)(torch.randn(8, 3))
     >>> mixed.shape, mix.partner.shape, bool((mix.lam >= 0.5).all())
     (torch.Size([8, 3]), torch.Size([8]), True)
     """
@@ -54,7 +69,18 @@ class MixUp:
         _check_alpha(self.alpha)
 
     def __call__(self, batch: Batch) -> tuple[Batch, Mix]:
-        """Mix every field of the batch with one partner and one lam per sample."""
+        """Mix a batch; all fields of a sample use the same partner and lam.
+
+        Parameters
+        ----------
+        batch : Tensor of shape (N, ...), or a tuple, list or dict of such tensors
+            Floating point samples.
+
+        Returns
+        -------
+        mixed : same structure, shapes and dtypes as `batch`
+        mix : Mix
+        """
         mix = _draw(batch, self.alpha, self.per_sample, self.fold)
 
         def blend(x: Tensor) -> Tensor:
@@ -67,15 +93,26 @@ class MixUp:
 
 @dataclass(frozen=True)
 class CutMix:
-    """A box of each sample is replaced by the same box of its partner; lam is the area that was kept.
+    """Replace a random box of each sample by the same box of a partner from the batch.
 
-    The box takes the last two axes (images, (N, C, H, W)) or the last one (sequences, (N, C, L)); `axes` (1 or 2)
-    overrides what the rank says, so that (N, H, W) and (N, L) may be cut too. The box's area is 1 - lam with lam drawn
-    as in `MixUp`, its centre uniform; what hangs over the edge is cut off and lam recomputed from the area that is
-    left. `per_sample=False` is one box for the batch, as in the authors' experiments. All fields of a sample share one
-    box, so they must agree in the axes that are cut.
+    The box covers 1 - lam of the area, with lam drawn as in `MixUp`, and its center is uniform. It is clipped at the
+    edges, and lam is then recomputed as the fraction of the sample that was kept.
 
-    >>> mixed, mix = CutMix()(torch.randn(8, 3, 32, 32))
+    Parameters
+    ----------
+    alpha : float
+        Parameter of the Beta distribution: lam ~ Beta(alpha, alpha).
+    per_sample : bool
+        Whether the box is drawn for each sample or once per batch, as in the authors' experiments.
+    fold : bool
+        Whether lam is replaced by max(lam, 1 - lam) before the box is drawn.
+    axes : {1, 2}, optional
+        Number of trailing axes that the box extends over. Default: 2 for images (N, C, H, W) and 1 for sequences
+        (N, C, L). Set it for data without a channel axis, (N, H, W) or (N, L).
+
+    Examples
+    --------
+    >>> mixed, mix = imix.CutMix()(torch.randn(8, 3, 32, 32))
     >>> mixed.shape
     torch.Size([8, 3, 32, 32])
     """
@@ -88,10 +125,21 @@ class CutMix:
     def __post_init__(self) -> None:
         _check_alpha(self.alpha)
         if self.axes not in (None, 1, 2):
-            raise InputError(f"CutMix cuts along axes=1 (sequences) or axes=2 (images); got axes={self.axes}")
+            raise InputError(f"axes of CutMix must be 1 (sequences) or 2 (images); got axes={self.axes}")
 
     def __call__(self, batch: Batch) -> tuple[Batch, Mix]:
-        """Cut the same box out of every field of a sample and fill it from one partner."""
+        """Mix a batch; all fields of a sample use the same partner and box.
+
+        Parameters
+        ----------
+        batch : Tensor of shape (N, C, H, W) or (N, C, L), or a tuple, list or dict of such tensors
+            Samples of any dtype. All fields must have the same size along the axes that are cut.
+
+        Returns
+        -------
+        mixed : same structure, shapes and dtypes as `batch`
+        mix : Mix
+        """
         extent = self._extent(batch)
         drawn = _draw(batch, self.alpha, self.per_sample, self.fold)
         inside, area = _boxes(drawn.lam, extent, self.per_sample)
@@ -104,29 +152,39 @@ class CutMix:
         return map_fields(paste, batch), mix
 
     def _extent(self, batch: Batch) -> tuple[int, ...]:
-        """Sizes of the axes that are cut, the same for all fields."""
+        """Return the sizes of the axes that are cut, which must be the same for all fields."""
         extents = set()
         for x in fields(batch):
             axes = self.axes or (1 if x.dim() == 3 else 2)
             if x.dim() < axes + (1 if self.axes else 2):
                 raise InputError(
-                    f"CutMix needs neighbours to cut a box from: sequences (N, C, L) or images (N, C, H, W); got a "
-                    f"field of shape ({', '.join(['N', *map(str, x.shape[1:])])}). For a table (N, F) use MixUp"
+                    f"CutMix needs sequences (N, C, L) or images (N, C, H, W); got a field of shape "
+                    f"({', '.join(['N', *map(str, x.shape[1:])])}). For a table (N, F) use MixUp"
                 )
             extents.add(tuple(x.shape[-axes:]))
         if len(extents) != 1:
-            raise InputError(f"CutMix cuts one box through all fields of a sample; their sizes differ: {extents}")
+            raise InputError(f"CutMix cuts the same box from all fields of a sample, but their sizes differ: {extents}")
         return extents.pop()
 
 
 @dataclass(frozen=True)
 class InputMix:
-    """Mix auxiliary samples into each principal sample and leave its label alone (section 3.3 of the paper).
+    """Blend auxiliary samples from the batch into each sample without changing its label (section 3.3 of the paper).
 
-    Weights (0.5 + 0.5 l_0, 0.5 l_1, ..., 0.5 l_n) with l ~ Dirichlet(alpha, ..., alpha) per sample, so the principal
-    weight is never below 0.5. Use it before i-Mix, on both views concatenated, where no augmentation is known.
+    The weights are (0.5 + 0.5 l_0, 0.5 l_1, ..., 0.5 l_n) with l ~ Dirichlet(alpha, ..., alpha), drawn for each sample.
+    The weight of the principal sample is at least 0.5. Use InputMix if no augmentation is known for the data: apply it
+    before i-Mix, to both views concatenated.
 
-    >>> InputMix(auxiliaries=2)(torch.randn(8, 3)).shape
+    Parameters
+    ----------
+    auxiliaries : int
+        Number of auxiliary samples.
+    alpha : float
+        Parameter of the Dirichlet distribution.
+
+    Examples
+    --------
+    >>> imix.InputMix(auxiliaries=2)(torch.randn(8, 3)).shape
     torch.Size([8, 3])
     """
 
@@ -136,10 +194,20 @@ class InputMix:
     def __post_init__(self) -> None:
         _check_alpha(self.alpha)
         if self.auxiliaries < 1:
-            raise InputError(f"InputMix needs at least 1 auxiliary; got auxiliaries={self.auxiliaries}")
+            raise InputError(f"InputMix needs at least 1 auxiliary sample; got auxiliaries={self.auxiliaries}")
 
     def __call__(self, batch: Batch) -> Batch:
-        """Mix every field of the batch with the same auxiliaries and weights per sample."""
+        """Mix a batch; all fields of a sample use the same auxiliary samples and weights.
+
+        Parameters
+        ----------
+        batch : Tensor of shape (N, ...), or a tuple, list or dict of such tensors
+            Floating point samples.
+
+        Returns
+        -------
+        mixed : same structure, shapes and dtypes as `batch`
+        """
         n, first = size(batch), fields(batch)[0]
         weights = 0.5 * _dirichlet(n, 1 + self.auxiliaries, self.alpha, first)
         auxiliaries = [_permutation(n, first.device) for _ in range(self.auxiliaries)]
@@ -156,48 +224,51 @@ class InputMix:
 
 def _draw(batch: Batch, alpha: float, per_sample: bool, fold: bool) -> Mix:
     n, first = size(batch), fields(batch)[0]
-    lam = _dirichlet(n if per_sample else 1, 2, alpha, first)[:, 0]  # one of two coordinates: Beta(alpha, alpha)
+    lam = _dirichlet(n if per_sample else 1, 2, alpha, first)[
+        :, 0
+    ]  # the first of two coordinates is Beta(alpha, alpha)
     if fold:
         lam = torch.maximum(lam, 1 - lam)
     return Mix(_permutation(n, first.device), lam.expand(n))
 
 
 def _dirichlet(n: int, parts: int, alpha: float, like: Tensor) -> Tensor:
-    """n draws of Dirichlet(alpha, ..., alpha), (n, parts), in float32 or better."""
+    """Draw n samples from Dirichlet(alpha, ..., alpha), (n, parts), in float32 or better."""
     like = torch.empty((n, parts), device=like.device, dtype=torch.promote_types(like.dtype, torch.float32))
-    if alpha >= SMALL:
+    if alpha >= MIN_STANDARD_ALPHA:
         return torch._sample_dirichlet(torch.full_like(like, alpha))
-    # Gamma(alpha) is Gamma(alpha + 1) U^(1 / alpha), whose logarithm does not underflow.
+    # Gamma(alpha) = Gamma(alpha + 1) * U^(1 / alpha) in distribution, and its logarithm does not underflow.
     gamma, uniform = torch._standard_gamma(torch.full_like(like, alpha + 1)), 1 - torch.rand_like(like)
     return (gamma.log() + uniform.log() / alpha).softmax(1)
 
 
 def _boxes(lam: Tensor, extent: tuple[int, ...], per_sample: bool) -> tuple[Tensor, Tensor]:
-    """Which cells lie in each sample's box, (N, *extent) bool, and how many do, (N,)."""
+    """Draw a box per sample; returns a mask (N, *extent) that is True inside, and the area of each box (N,)."""
     n = len(lam)
     inside = torch.ones(n, *[1] * len(extent), dtype=torch.bool, device=lam.device)
     area = torch.ones_like(lam)
-    cut = sum(length > 1 for length in extent) or len(extent)  # an axis of length 1 beside a longer one is left whole
+    n_cut = sum(length > 1 for length in extent) or len(extent)  # do not cut an axis of length 1 if another is longer
     for axis, length in enumerate(extent):
-        if length == 1 and cut < len(extent):
+        if length == 1 and n_cut < len(extent):
             continue
-        side = (length * (1 - lam) ** (1 / cut)).long()
-        centre = torch.randint(length, (n if per_sample else 1,), device=lam.device).expand(n)
-        start = (centre - side // 2).clamp(0, length)
-        stop = (centre - side // 2 + side).clamp(0, length)
-        cell = torch.arange(length, device=lam.device)
-        within = (cell >= start[:, None]) & (cell < stop[:, None])
+        side = (length * (1 - lam) ** (1 / n_cut)).long()
+        center = torch.randint(length, (n if per_sample else 1,), device=lam.device).expand(n)
+        start = (center - side // 2).clamp(0, length)
+        stop = (center - side // 2 + side).clamp(0, length)
+        position = torch.arange(length, device=lam.device)
+        within = (position >= start[:, None]) & (position < stop[:, None])
         inside = inside & within.view(n, *[length if a == axis else 1 for a in range(len(extent))])
         area = area * (stop - start)
     return inside, area
 
 
 def _permutation(n: int, device: torch.device) -> Tensor:
-    # Not randperm: torch 2.11's compiler fails on tensors indexed by one.
+    # Not randperm: the compiler of torch 2.11 fails if a tensor is indexed with its result.
     return torch.rand(n, device=device).argsort()
 
 
 def _per_sample(weight: Tensor, x: Tensor) -> Tensor:
+    """Reshape weights (N,) so that they broadcast over x (N, ...)."""
     return weight.view(-1, *[1] * (x.dim() - 1))
 
 
@@ -208,4 +279,4 @@ def _check_alpha(alpha: float) -> None:
 
 def _check_floating(x: Tensor, operator: str) -> None:
     if not x.is_floating_point():
-        raise InputError(f"{operator} blends values, so every field must be floating point; got {x.dtype}")
+        raise InputError(f"{operator} blends values, so all fields must be floating point; got {x.dtype}")

@@ -1,43 +1,58 @@
-"""A line now and then about work that takes long."""
+"""Progress messages for long-running work."""
 
 import sys
 import time
 
-EVERY = 10.0  # seconds
+INTERVAL_SECONDS = 10.0  # seconds between messages
 
 
-class Told:
-    """Says on stderr, every ten seconds, how far a piece of work is and how long it will take.
+class ProgressLine:
+    """Print a progress message to stderr every ten seconds, with the estimated time left.
 
-    Nothing is said of what is done sooner, unless `ends`, the beginning and the end, are to be told in any case.
+    Work that takes less than ten seconds prints nothing, unless `always_show_ends` is set: then the first and
+    the last call always print.
 
-    >>> told = Told("encoding", 50_000, "samples")
-    >>> told(1024)
+    Parameters
+    ----------
+    task : str
+        What is being done, e.g. "encoding".
+    total : int
+        The amount of work; 0 if it is unknown.
+    unit : str
+        What is counted, e.g. "samples".
+    always_show_ends : bool
+        Whether the first and the last call always print.
+
+    Examples
+    --------
+    >>> progress = ProgressLine("encoding", 50_000, "samples")
+    >>> progress(12_000)  # after a while: "encoding: 12,000 of 50,000 samples, 3.2 minutes left"
     """
 
-    def __init__(self, what: str, total: int = 0, unit: str = "", *, ends: bool = False) -> None:
-        self.what, self.total, self.unit, self.ends = what, total, unit, ends
-        self.started = time.monotonic()
-        self.last = self.started - EVERY if ends else self.started
-        self.first: tuple[int, float] | None = None  # from which time is reckoned: what comes before is set-up
+    def __init__(self, task: str, total: int = 0, unit: str = "", *, always_show_ends: bool = False) -> None:
+        self.task, self.total, self.unit, self.always_show_ends = task, total, unit, always_show_ends
+        started = time.monotonic()
+        self.last_printed = started - INTERVAL_SECONDS if always_show_ends else started
+        self.first_call: tuple[int, float] | None = None  # amount and time; excludes setup from the estimate
 
-    def __call__(self, done: int, more: str = "") -> None:
-        """So much is done, and `more` is to be said of it."""
+    def __call__(self, done: int, details: str = "") -> None:
+        """Report that `done` units are finished, with optional details for the message."""
         now = time.monotonic()
-        self.first = self.first or (done, now)
-        if now - self.last < EVERY and not (self.ends and done == self.total):
+        self.first_call = self.first_call or (done, now)
+        if now - self.last_printed < INTERVAL_SECONDS and not (self.always_show_ends and done == self.total):
             return
-        self.last = now
-        parts = [f"{self.what}: {done:,}{f' of {self.total:,}' if self.total else ''} {self.unit}", more]
-        if self.total > done > self.first[0]:
-            parts.append(f"{duration((now - self.first[1]) / (done - self.first[0]) * (self.total - done))} left")
-        print("  ".join(filter(None, parts)), file=sys.stderr, flush=True)
+        self.last_printed = now
+        parts = [f"{self.task}: {done:,}{f' of {self.total:,}' if self.total else ''} {self.unit}", details]
+        done_before, since = self.first_call
+        if self.total > done > done_before:
+            parts.append(f"{format_duration((now - since) / (done - done_before) * (self.total - done))} left")
+        print(", ".join(filter(None, parts)), file=sys.stderr, flush=True)
 
 
-def duration(seconds: float) -> str:
-    """A time in the unit that suits it.
+def format_duration(seconds: float) -> str:
+    """Format a duration in hours, minutes or seconds.
 
-    >>> duration(27_355)
+    >>> format_duration(27_355)
     '7.6 hours'
     """
     for unit, size in (("hours", 3600), ("minutes", 60)):

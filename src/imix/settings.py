@@ -1,6 +1,6 @@
-"""Every choice of a pretraining run: the CLI's flags, the Python arguments and config.json are these two classes.
+"""Training and data settings, the single source for command-line flags, Python arguments and config.json.
 
-No torch here, so that `imix --help` is quick.
+Imports no torch, so that `imix --help` is fast.
 """
 
 import functools
@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from imix.errors import InputError
 
-METHODS = {  # and what pages call them
+METHODS = {  # name -> display name in reports
     "npair": "N-pair",
     "simclr": "SimCLR",
     "moco": "MoCo v2",
@@ -22,7 +22,7 @@ METHODS = {  # and what pages call them
     "supervised": "classifier",
 }
 SUPERVISED = ("supclr", "supnpair", "supervised")
-OF_METHODS = {  # settings that not every method has a use for
+METHOD_SETTINGS = {  # setting -> the methods that use it
     "queue": ("moco",),
     "momentum": ("moco", "byol"),
     "symmetric": ("moco", "byol"),
@@ -31,99 +31,112 @@ OF_METHODS = {  # settings that not every method has a use for
     "head": ("npair", "simclr", "moco", "byol", "supclr", "supnpair"),
     "dim": ("npair", "simclr", "moco", "byol", "supclr", "supnpair"),
 }
-OF_MIXING = ("alpha", "per_sample", "fold")
-OF_VIEWS = ("augment", "masking", "resampling", "augment_columns")
-SMALL_SIDE = 64  # pixels up to which images get the stem and the views of small ones
-KINDS = ("numeric", "boolean", "categorical", "datetime", "drop")  # of a table's columns
-# Settings that change nothing a run learns: where it runs, what it measures along the way, what it tells.
-SURROUNDINGS = ("device", "cuda_graph", "knn_every", "checkpoint_minutes", "tensorboard", "wandb")
+MIX_SETTINGS = ("alpha", "per_sample", "fold")
+AUGMENT_SETTINGS = ("augment", "masking", "resampling", "augment_columns")
+SMALL_IMAGE_SIZE = 64  # up to this many pixels, images get the small ResNet stem and the CIFAR augmentations
+COLUMN_KINDS = ("numeric", "boolean", "categorical", "datetime", "drop")
+# Settings that do not change what a run learns, so a resumed run may change them.
+RESUME_SAFE_SETTINGS = ("device", "cuda_graph", "knn_every", "checkpoint_minutes", "tensorboard", "wandb")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to pretrain. The defaults are the paper's for small images, with i-Mix, but for length and encoder."""
+    """Training options.
+
+    The defaults follow the paper's experiments on small images with i-Mix, except for the number of epochs and the
+    encoder.
+
+    Examples
+    --------
+    >>> settings = imix.Settings(method="moco", epochs=100)
+    >>> settings.method, settings.temperature
+    ('moco', 0.2)
+    """
 
     method: Literal["npair", "simclr", "moco", "byol", "supclr", "supnpair", "supervised"] = "npair"
-    """Which method; the sup* ones need labels."""
+    """Pretraining method. supclr, supnpair and supervised need labels."""
     mix: Literal["mixup", "cutmix", "none"] = "mixup"
-    """i-Mix's operator: mixup anywhere, cutmix on images and sequences, none for the plain method."""
+    """i-Mix operator: mixup for any data, cutmix for images and sequences, none to disable i-Mix."""
     alpha: float = 1.0
-    """lam ~ Beta(alpha, alpha)."""
+    """Parameter of the Beta distribution of the mixing weight: lam ~ Beta(alpha, alpha)."""
     per_sample: bool = True
-    """One lam (and box) per sample; otherwise one per batch."""
+    """Draw lam (and the CutMix box) for each sample instead of once per batch."""
     fold: bool = True
-    """lam <- max(lam, 1 - lam)."""
+    """Replace lam by max(lam, 1 - lam)."""
     input_mix: int = 0
-    """How many auxiliary samples InputMix blends into each view; 0 for no InputMix."""
-    augment: Literal["cifar", "imagenet", "speech", "none"] | None = None
-    """Views of colour images: the paper's for small ones (crop, flip, colour jitter, greyscale), or those and blur;
-    views of sounds: speech (amplitude, speed, stretch, shift, noise); or none. By default cifar for CIFAR and folders
-    of images up to 64 pixels, imagenet for folders of larger ones, speech for sounds."""
+    """Number of auxiliary samples that InputMix blends into each view. 0 disables InputMix."""
+    augment: Literal["cifar", "imagenet", "audio", "none"] | None = None
+    """Augmentations. For color images: cifar (crop, flip, color jitter, grayscale) or imagenet (the same with blur).
+    For audio: audio (amplitude, speed, stretch, shift, noise). none disables them. Default: cifar for CIFAR and for
+    folders of images up to 64 pixels, imagenet for folders of larger images, audio for audio."""
     mix_waveforms: bool = False
-    """Mix sounds as waveforms, before they become mel pictures; otherwise the pictures are mixed, as in the paper."""
+    """Mix audio as waveforms instead of mel spectrograms. The paper mixes spectrograms."""
     masking: float | None = None
-    """Each cell of each view is set to 0 with this probability, a category as a whole; by default 0.2 for rows of a
-    table or array, as in the paper's tabular experiments, and 0 for anything else."""
+    """Probability of setting a cell of a view to 0; the columns of a category are masked together. Default: 0.2 for the
+    rows of a table or array, as in the paper's tabular experiments, and 0 for other data."""
     resampling: float = 0.0
-    """Each cell of each view gets, with this probability, the value of that column in another row of the batch."""
+    """Probability of replacing a cell of a view by the value of the same column in another row of the batch."""
     augment_columns: tuple[str, ...] = ()
-    """Columns that masking and resampling touch, by name or kind (numeric, categorical, ...); by default all."""
+    """Columns to which masking and resampling apply, by name or kind (numeric, categorical, ...). Default: all."""
 
     encoder: str = "small"
-    """small; mlp or mlp:256-256-1024 (widths), with :bn for an activated embedding of columns; resnet18, 34, 50, 101
-    or 152 (:small or :standard chooses the stem); timm:NAME (extra: timm)."""
+    """Encoder: small; mlp or mlp:256-256-1024 (layer widths), with :bn for batch normalization and ReLU after the
+    column embeddings; resnet18, 34, 50, 101 or 152, with :small or :standard for the stem; timm:NAME (extra: timm)."""
     head: Literal["mlpbn", "mlpbn1", "mlp", "linear"] | None = None
-    """Projection head; by default mlpbn, for moco and byol mlpbn1."""
+    """Projection head. Default: mlpbn1 for moco and byol, mlpbn for the other methods."""
     predictor: Literal["mlpbn", "mlpbn1", "mlp", "linear"] | None = None
-    """Prediction head of byol; by default as the projection head."""
+    """Prediction head of byol. Default: same as the projection head."""
     dim: int = 128
-    """Size of the embedding that the objective sees."""
+    """Dimension of the projected embedding on which the loss is computed."""
     temperature: float = 0.2
-    """tau of the softmax; byol has none."""
+    """Temperature of the softmax. Not used by byol."""
     queue: int = 4096
-    """K, the keys moco remembers."""
+    """Number of keys in the queue of moco."""
     momentum: float = 0.999
-    """Of the key network of moco and byol."""
+    """Momentum of the key network of moco and byol."""
     symmetric: bool = False
-    """Both views of moco and byol anchor and give keys, at twice the cost; otherwise one direction, as in the paper."""
+    """Use both views of moco and byol as anchors and as keys, at twice the cost. The paper uses one direction."""
 
     epochs: int = 200
-    """Passes over the data."""
+    """Number of training epochs."""
     batch_size: int = 256
-    """Of all ranks together; the whole data where that is less."""
+    """Total batch size over all ranks. Reduced to the number of samples if the data set is smaller."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
-    """SGD with momentum 0.9, or AdamW."""
+    """sgd (with momentum 0.9) or adamw."""
     lr: float | None = None
-    """Learning rate for a batch of 256, scaled by batch/256; by default 0.125 for sgd, 0.001 for adamw."""
+    """Learning rate for a batch size of 256, scaled by batch_size / 256. Default: 0.125 for sgd, 0.001 for adamw."""
     weight_decay: float = 1e-4
-    """On every parameter, biases and batch normalisation too."""
+    """Weight decay, applied to all parameters including biases and batch normalization."""
     schedule: Literal["cosine", "step", "constant"] = "cosine"
-    """Cosine to 0 by epoch; or times 0.1 at each milestone."""
+    """Learning rate schedule, updated every epoch: cosine (decay to 0), step (times 0.1 at milestones) or constant."""
     milestones: tuple[int, ...] = ()
-    """Epochs at which the step schedule decays; by default at 60% and 80% of the epochs."""
+    """Epochs at which the step schedule decays. Default: 60% and 80% of the epochs."""
     warmup: int | None = None
-    """Epochs of linear warm-up, step by step; by default 10 if there are more than 500 epochs, else 5."""
+    """Epochs of linear learning rate warmup. Default: 10 for more than 500 epochs, otherwise 5, at most half of
+    the epochs."""
 
     knn_every: int = 0
-    """Epochs after which the nearest neighbours' accuracy is measured along the way; 0 for never. Needs labels."""
+    """Measure the kNN accuracy every this many epochs during training. 0 disables it. Needs labels."""
     seed: int = 0
-    """All randomness of the run follows from it."""
+    """Random seed. A run is determined by its seed."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """auto is bf16 autocast on a GPU that has it, fp32 elsewhere."""
+    """fp32, bf16 (autocast), or auto: bf16 on GPUs that support it, otherwise fp32."""
     compile: bool | None = None
-    """torch.compile the step; by default on a GPU where the run is long enough to gain from it."""
+    """Use torch.compile for the training step. Default: only on a GPU and if the run is long enough to benefit."""
     cuda_graph: bool | None = None
-    """Record a step and replay it, on one GPU; by default where all it is made of is imix's own."""
+    """Capture the training step as a CUDA graph, on a single GPU. Default: if the method, encoder and augmentations are
+    all built in."""
     sync_bn: bool = True
-    """With many ranks: batch statistics over all of them (else per rank, with shuffle-BN for moco and byol)."""
+    """Synchronize batch normalization over ranks. Otherwise, statistics are computed per rank, with shuffled batch
+    normalization for moco and byol."""
     checkpoint_minutes: float = 5.0
-    """How often the checkpoint is written; it also is at the end and on SIGTERM or SIGINT."""
+    """Minutes between checkpoints. A checkpoint is also written at the end and on SIGTERM or SIGINT."""
     tensorboard: bool = False
-    """Log to TensorBoard as well (extra: tensorboard)."""
+    """Also log to TensorBoard (extra: tensorboard)."""
     wandb: bool = False
-    """Log to Weights & Biases as well (extra: wandb)."""
+    """Also log to Weights & Biases (extra: wandb)."""
 
     def __post_init__(self) -> None:
         if isinstance(self.augment_columns, str):
@@ -131,8 +144,8 @@ class Settings:
         _check(self)
         for name in ("encoder", "device"):
             if not isinstance(getattr(self, name), str):
-                module = ", and a module is given to pretrain itself" if name == "encoder" else ""
-                raise InputError(f"{name} must be a name{module}; got {getattr(self, name)!r}")
+                hint = " (pass a module as pretrain(..., encoder=module))" if name == "encoder" else ""
+                raise InputError(f"{name} must be a name{hint}; got {getattr(self, name)!r}")
         for name in ("alpha", "temperature", "epochs", "batch_size", "dim", "queue"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be above 0; got {getattr(self, name)}")
@@ -142,125 +155,142 @@ class Settings:
             raise InputError(f"warmup must be at least 0 and less than epochs={self.epochs}; got {self.warmup}")
         for name in ("masking", "resampling", "momentum"):
             if getattr(self, name) is not None and not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} must lie within 0 and 1; got {getattr(self, name)}")
+                raise InputError(f"{name} must be between 0 and 1; got {getattr(self, name)}")
         for name in ("input_mix", "weight_decay", "knn_every", "seed", "checkpoint_minutes"):
             if getattr(self, name) < 0:
-                raise InputError(f"{name} must not be below 0; got {getattr(self, name)}")
+                raise InputError(f"{name} must be at least 0; got {getattr(self, name)}")
 
     @property
     def supervised(self) -> bool:
         """Whether the method needs labels."""
         return self.method in SUPERVISED
 
-    def passed_over(self, own: Collection[str] = ()) -> list[str]:
-        """Settings that were made and that nothing looks at, given what is one's `own`: method, mix, augment, encoder.
+    def unused_settings(self, user_supplied: Collection[str] = ()) -> list[str]:
+        """List the settings that differ from their default but have no effect.
 
-        >>> Settings(method="byol", queue=64, temperature=0.5).passed_over()
+        Parameters
+        ----------
+        user_supplied : collection of str
+            The components that were passed as objects and replace their setting: method, mix, augment, encoder.
+
+        Examples
+        --------
+        >>> imix.Settings(method="byol", queue=64, temperature=0.5).unused_settings()
         ['queue', 'temperature']
         """
-        idle = [name for name, methods in OF_METHODS.items() if "method" in own or self.method not in methods]
-        idle += OF_MIXING if "mix" in own or self.mix == "none" else ()
-        idle += OF_VIEWS if "augment" in own else ()
-        idle += () if self.schedule == "step" else ("milestones",)
-        usual = Settings()
-        return [name for name in dict.fromkeys((*own, *idle)) if getattr(self, name) != getattr(usual, name)]
+        unused = [
+            name for name, methods in METHOD_SETTINGS.items() if "method" in user_supplied or self.method not in methods
+        ]
+        unused += MIX_SETTINGS if "mix" in user_supplied or self.mix == "none" else ()
+        unused += AUGMENT_SETTINGS if "augment" in user_supplied else ()
+        unused += () if self.schedule == "step" else ("milestones",)
+        defaults = Settings()
+        names = dict.fromkeys((*user_supplied, *unused))  # without duplicates
+        return [name for name in names if getattr(self, name) != getattr(defaults, name)]
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How data is read: a run remembers it, and reads what comes later the same way."""
+class DataSettings:
+    """Data options. A run stores them and applies them to all data it reads later.
+
+    Examples
+    --------
+    >>> imix.DataSettings(label="churned", columns={"zip": "categorical"}).columns
+    {'zip': 'categorical'}
+    """
 
     label: str | None = None
-    """Column of a table that holds the classes; no self-supervised method sees it."""
+    """Column of a table that contains the classes. Self-supervised methods do not use it."""
     columns: dict[str, str] = field(default_factory=dict)
-    """Kinds of a table's columns (numeric, boolean, categorical, datetime, drop), where what is found out is not what
-    you want: NAME KIND NAME KIND ..."""
+    """Kinds of columns of a table, if the inferred kinds are wrong: NAME KIND NAME KIND ..., where KIND is numeric,
+    boolean, categorical, datetime or drop."""
     header: Literal["auto", "yes", "no"] = "auto"
-    """Whether the first line of a CSV file names the columns; auto takes a line of numbers other than 0, 1, 2, ... for
-    a row."""
+    """Whether the first line of a CSV file contains the column names. auto: yes, unless all values are numbers other
+    than 0, 1, 2, ..."""
     test: str | None = None
-    """A second file or folder, with the test samples."""
+    """File or folder with the test samples."""
     fraction: float = 1.0
-    """Share of the training samples to take, of each class alike where there are labels."""
+    """Fraction of the training samples to use, stratified by class if there are labels."""
     image_size: int | None = None
-    """Side to which images of a folder are brought; by default their own if all are squares of one size up to 224, or
-    the largest of 32, 64, 128 and 224 that half of them have."""
+    """Size in pixels to which images from a folder are resized. Default: their size if all are squares of one size up
+    to 224; otherwise the largest of 32, 64, 128 and 224 that at least half of the images reach."""
     seconds: float | None = None
-    """Length to which sounds are brought, by taking the middle or adding silence; by default what nine of ten do not
-    exceed, at most 10."""
-    rate: int = 16_000
-    """Samples per second to which sounds are brought."""
-    mels: int = 32
-    """Mel bands in which sounds are seen."""
-    standardise: Literal["train", "all", "none"] = "train"
-    """Bring each channel (each numeric column of a table) to mean 0 and deviation 1 over the training samples; over
-    training and test samples, as the paper's tabular experiments did; or not at all. Sounds never are."""
+    """Length of audio clips in seconds. Longer clips are cropped to their middle, shorter ones are padded with silence.
+    Default: the 90th percentile of the clip lengths, at most 10."""
+    sample_rate: int = 16_000
+    """Sample rate in Hz to which audio is resampled."""
+    n_mels: int = 32
+    """Number of mel bands of the spectrogram of audio."""
+    standardize: Literal["train", "all", "none"] = "train"
+    """Standardize each channel (each numeric column of a table) to mean 0 and standard deviation 1, computed on the
+    training samples (train) or on training and test samples (all, as in the paper's tabular experiments); none
+    disables it. Audio is never standardized."""
     data_dir: str | None = None
-    """Folder with the files of a named data set."""
+    """Folder that contains the files of a named data set."""
 
     def __post_init__(self) -> None:
         _check(self)
-        label = None if self.label is None else str(self.label)  # columns of a frame may be called 0, 1, ...
+        label = None if self.label is None else str(self.label)  # column names of a data frame may be integers
         object.__setattr__(self, "label", label)
         if not isinstance(self.columns or {}, Mapping):
-            raise InputError(f"columns must be a dict of names and kinds; got {self.columns!r}")
+            raise InputError(f"columns must be a dict from column name to kind; got {self.columns!r}")
         object.__setattr__(self, "columns", {str(name): kind for name, kind in (self.columns or {}).items()})
         if not 0 < self.fraction <= 1:
             raise InputError(f"fraction must be above 0 and at most 1; got {self.fraction}")
-        for name in ("image_size", "seconds", "rate", "mels"):
+        for name in ("image_size", "seconds", "sample_rate", "n_mels"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise InputError(f"{name} must be above 0; got {getattr(self, name)}")
         for name, kind in self.columns.items():
-            if kind not in KINDS:
-                raise InputError(f"unknown kind {kind!r} of column {name!r}; choose from {', '.join(KINDS)}")
+            if kind not in COLUMN_KINDS:
+                raise InputError(f"unknown kind {kind!r} for column {name!r}; choose from {', '.join(COLUMN_KINDS)}")
 
 
-def _check(given: Any) -> None:
-    """Refuse what no field allows, and make numbers Python's own."""
-    for name, kind in _hints(type(given)).items():  # type: ignore[arg-type]
-        value = getattr(given, name)
-        if (allowed := _choices(kind)) and value not in allowed:
+def _check(settings: Any) -> None:
+    """Check each field against its type, and convert numbers to int or float."""
+    for name, hint in _type_hints(type(settings)).items():  # type: ignore[arg-type]
+        value = getattr(settings, name)
+        if (allowed := _choices(hint)) and value not in allowed:
             raise InputError(f"unknown {name} {value!r}; choose from {', '.join(map(str, allowed))}")
-        if get_origin(kind) is tuple:
-            if not isinstance(value, tuple | list):  # the latter is how JSON has it
+        if get_origin(hint) is tuple:
+            if not isinstance(value, tuple | list):  # JSON has lists only
                 raise InputError(f"{name} must be a list; got {value!r}")
-            value = tuple(_one_of(name, get_args(kind)[0], one) for one in value)
-        if kind in (bool, bool | None) and not isinstance(value, bool | None if kind == bool | None else bool):
+            value = tuple(_check_item(name, get_args(hint)[0], item) for item in value)
+        if hint in (bool, bool | None) and not isinstance(value, bool | None if hint == bool | None else bool):
             raise InputError(f"{name} must be True or False; got {value!r}")
-        object.__setattr__(given, name, _number(name, kind, value))
+        object.__setattr__(settings, name, _to_number(name, hint, value))
 
 
-def _one_of(name: str, kind: Any, value: Any) -> Any:
-    """One of several values, if it is of that kind."""
-    if kind is str and not isinstance(value, str):
-        raise InputError(f"each of {name} must be a name; got {value!r}")
-    return _number(f"each of {name}", kind, value)
-
-
-@functools.cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+def _check_item(name: str, hint: Any, value: Any) -> Any:
+    """Check one item of a tuple."""
+    if hint is str and not isinstance(value, str):
+        raise InputError(f"each value of {name} must be a name; got {value!r}")
+    return _to_number(f"each value of {name}", hint, value)
 
 
 @functools.cache
-def _choices(kind: Any) -> tuple[Any, ...]:
-    """The values that a Literal, or a Literal or None, allows; none for other types."""
-    if get_origin(kind) is Literal:
-        return get_args(kind)
+def _type_hints(cls: Any) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+@functools.cache
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """Return the values allowed by `Literal` or `Literal | None`; empty for other types."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
     literals = [
-        part for part in get_args(kind) if get_origin(kind) in (Union, UnionType) and get_origin(part) is Literal
+        part for part in get_args(hint) if get_origin(hint) in (Union, UnionType) and get_origin(part) is Literal
     ]
     return (*get_args(literals[0]), None) if literals else ()
 
 
-def _number(name: str, kind: Any, value: Any) -> Any:
-    """The value as Python's own int or float, where its field is one; numbers of other libraries are welcome."""
-    kinds = () if get_origin(kind) is tuple else get_args(kind) or (kind,)
-    optional = value is None and type(None) in kinds
-    if optional or bool in kinds or not {int, float} & set(kinds):
+def _to_number(name: str, hint: Any, value: Any) -> Any:
+    """Convert the value of a numeric field to int or float; accepts numbers of other libraries such as NumPy."""
+    types = () if get_origin(hint) is tuple else get_args(hint) or (hint,)
+    is_unset = value is None and type(None) in types
+    if is_unset or bool in types or not {int, float} & set(types):
         return value
-    if float in kinds and isinstance(value, Real) and value == value:  # not NaN
+    if float in types and isinstance(value, Real) and value == value:  # not NaN
         return float(value)
-    if int in kinds and isinstance(value, Integral) and not isinstance(value, bool):
+    if int in types and isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
-    raise InputError(f"{name} must be {'a whole number' if int in kinds else 'a number'}; got {value!r}")
+    raise InputError(f"{name} must be {'an integer' if int in types else 'a number'}; got {value!r}")

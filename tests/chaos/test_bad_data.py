@@ -1,217 +1,225 @@
-"""Bad data, through the command line: a clear error or a named skip; never a traceback, a hang or silent garbage."""
+"""Bad data on the command line: a clear error or a reported skip; never a traceback, a hang or silent garbage."""
 
+import gzip
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import corpus
 import numpy as np
 import pytest
 import torch
-from harm import LONG, Said, command
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import imix
-from imix import InputError, Reading, TrainingError
+from imix import DataSettings, InputError, TrainingError
 from imix.data import load
+from tests.chaos import corpus
+from tests.chaos.processes import EXIT_BAD_INPUT, LONG, CommandResult, run_command
 
 QUICK = ["--epochs", 1, "--device", "cpu", "--batch-size", 8]
-ROWS = [*QUICK, "--encoder", "mlp:8-8"]
-BAD_INPUT = 2
+QUICK_ROWS = [*QUICK, "--encoder", "mlp:8-8"]
+QUICK_SETTINGS = imix.Settings(epochs=1, batch_size=16, encoder="mlp:8-8", device="cpu")
 
 
-def pretrain(path: Path, *more: object, folder: Path, seconds: float = 60) -> Said:
-    cache = {"IMIX_CACHE": str(folder / "cache")}
-    words = ["pretrain", path, "--out", folder / "run", *more]
-    return command(*words, folder=folder, timeout=seconds, environment=cache)
+def pretrain(data: Path, *options: object, folder: Path) -> CommandResult:
+    environment = {"IMIX_CACHE": str(folder / "cache")}
+    return run_command(
+        "pretrain", data, "--out", folder / "run", *options, folder=folder, timeout=60, environment=environment
+    )
 
 
-def check_told(said: Said, run: Path) -> None:
-    """It worked, and all that came of it are numbers; or it was refused, in one last line."""
-    assert "Traceback" not in said.err, said.err
-    assert said.code in (0, BAD_INPUT), said.err
-    if said.code == 0:
+def check_result(result: CommandResult, run: Path) -> None:
+    """Assert that the command succeeded with finite weights, or was refused with a one-line error."""
+    assert "Traceback" not in result.stderr, result.stderr
+    assert result.code in (0, EXIT_BAD_INPUT), result.stderr
+    if result.code == 0:
         weights = imix.load_encoder(run).state_dict().values()
         assert all(value.isfinite().all() for value in weights if value.is_floating_point())
     else:
-        last = said.err.splitlines()[-1]
-        assert re.fullmatch(r"imix: .+", last), said.err
-        assert last.isprintable(), "names must not speak to the terminal"
-        assert len(last) < 1500
+        assert re.fullmatch(r"imix: .+", result.last_line), result.stderr
+        assert result.last_line.isprintable(), "file names must not send escape sequences to the terminal"
+        assert len(result.last_line) < 1500
         assert not run.exists()
 
 
-# What each file must be refused for; what is not here is taken.
-REFUSED = {
+# The files that must be refused, and a pattern of the error message. All other files must be accepted.
+REFUSED_TABLES = {
     "empty.csv": "no columns",
     "blank lines.csv": "no columns",
-    "header alone.csv": "no rows",
+    "header only.csv": "no rows",
     "one row.csv": "at least 2",
     "rows too long.csv": "Expected 2 columns, got 3",
     "rows too short.csv": "Expected 3 columns, got 2",
-    "quote not closed.csv": "a quote in row 1 is never closed",
+    "unclosed quote.csv": "a quote in row 1 is never closed",
     "latin-1.csv": "UTF-8",
     "utf-16.csv": "UTF-8",
-    "utf-16 without mark.csv": "Expected 3 columns",
-    "bytes of zero.csv": "Expected 3 columns",
+    "utf-16 without bom.csv": "Expected 3 columns",
+    "null bytes at the end.csv": "Expected 3 columns",
     "random bytes.csv": "UTF-8",
-    "a huge name.csv": "field larger",
+    "huge column name.csv": "field larger",
     "infinite.csv": "column 'a' .*2 infinite values, the first in row 20",
     "too large.csv": "column 'b' .*infinite|too large",
     "all missing.csv": "no column to learn from",
-    "twice the same name.csv": "several columns called 'a'",
-    "names without names.csv": "several columns called ''",
-    "no label.csv": "has no values",
-    "label of fractions.csv": "has fractions",
-    "cut short.csv.gz": "Truncated",
-    "no gzip.csv.gz": "incorrect header",
+    "duplicate names.csv": "several columns called 'a'",
+    "empty names.csv": "several columns called ''",
+    "missing labels.csv": "has no values",
+    "fractional labels.csv": "has fractions",
+    "truncated.csv.gz": "Truncated",
+    "not gzip.csv.gz": "incorrect header",
     "wrong checksum.csv.gz": "incorrect data",
-    "no parquet.parquet": "cannot read",
-    "cut short.parquet": "cannot read",
-    "bits turned.parquet": "cannot read",
+    "not parquet.parquet": "cannot read",
+    "truncated.parquet": "cannot read",
+    "flipped bits.parquet": "cannot read",
     "empty.parquet": "cannot read",
-    "a folder.csv": "no images .* and no sounds",
-    "a pipe.csv": "neither a file nor a folder",
-    "a circle.csv": "no data set or file",
-    "leads nowhere.csv": "no data set or file",
+    "folder.csv": "no images .* and no audio files",
+    "pipe.csv": "neither a file nor a folder",
+    "link to itself.csv": "no data set or file",
+    "broken link.csv": "no data set or file",
     "two\nlines.csv": r"two\\nlines.csv .*Expected 3 columns",
-    os.fsdecode(b"bad no text \xff\xfe.csv"): r"bad no text \\udcff\\udcfe.csv .*Expected 3 columns",
+    os.fsdecode(b"bad and not utf-8 \xff\xfe.csv"): r"bad and not utf-8 \\udcff\\udcfe.csv .*Expected 3 columns",
 }
 
 
 @pytest.mark.parametrize("name", corpus.TABLES, ids=ascii)
-def test_a_bad_table_is_refused_by_name_and_an_odd_one_taken(tmp_path, name):
+def test_bad_tables_are_refused_by_name_and_unusual_ones_are_accepted(tmp_path, name):
     corpus.TABLES[name](tmp_path / name)
     label = ["--label", "label"] if "label" in name or "class" in name else []
-    said = pretrain(tmp_path / name, *ROWS, *label, folder=tmp_path)
-    check_told(said, tmp_path / "run")
-    assert said.code == (BAD_INPUT if name in REFUSED else 0), said.err
-    assert re.search(REFUSED.get(name, ""), said.err), said.err
+    result = pretrain(tmp_path / name, *QUICK_ROWS, *label, folder=tmp_path)
+    check_result(result, tmp_path / "run")
+    assert result.code == (EXIT_BAD_INPUT if name in REFUSED_TABLES else 0), result.stderr
+    assert re.search(REFUSED_TABLES.get(name, ""), result.stderr), result.stderr
 
 
-TAKEN_ARRAYS = ("constant.npy", "large.npy", "half precision.npy", "other byte order.npy", "one class.npz")
-TAKEN_ARRAYS += ("a way out.npz", "negative labels.npz")
+ACCEPTED_ARRAYS = ("constant.npy", "large.npy", "half precision.npy", "big endian.npy", "one class.npz")
+ACCEPTED_ARRAYS += ("path traversal.npz", "negative labels.npz")
 
 
 @pytest.mark.parametrize("name", corpus.ARRAYS, ids=ascii)
-def test_a_bad_array_is_refused_by_name_and_an_odd_one_taken(tmp_path, name):
+def test_bad_arrays_are_refused_and_unusual_ones_are_accepted(tmp_path, name):
     corpus.ARRAYS[name](tmp_path / name)
     before = sorted(tmp_path.parent.iterdir())
-    said = pretrain(tmp_path / name, *ROWS, folder=tmp_path)
-    check_told(said, tmp_path / "run")
-    assert said.code == (0 if name in TAKEN_ARRAYS else BAD_INPUT), said.err
+    result = pretrain(tmp_path / name, *QUICK_ROWS, folder=tmp_path)
+    check_result(result, tmp_path / "run")
+    assert result.code == (0 if name in ACCEPTED_ARRAYS else EXIT_BAD_INPUT), result.stderr
     assert sorted(tmp_path.parent.iterdir()) == before, "an archive wrote outside of its folder"
 
 
-def test_broken_and_odd_images_in_one_folder(tmp_path):
+def test_names_in_the_expectations_are_names_of_files():
+    assert REFUSED_TABLES.keys() <= corpus.TABLES.keys()
+    assert set(ACCEPTED_ARRAYS) <= corpus.ARRAYS.keys()
+
+
+def test_broken_images_in_a_folder_are_left_out_and_unusual_ones_are_accepted(tmp_path):
     folder = tmp_path / "images"
-    for kind in ("cats", "dogs"):
-        (folder / kind).mkdir(parents=True)
-        for number in range(6):
-            corpus.picture(folder / kind / f"{number}.png", seed=number)
-    for name, make in corpus.ODD_PICTURES.items():
-        make(folder / "cats" / name)
-    (folder / "cats" / "round").symlink_to(folder)
-    (folder / "cats" / "itself.png").symlink_to("itself.png")
-    os.mkfifo(folder / "dogs" / "a pipe.png")
-    broken = dict(list(corpus.BROKEN_PICTURES.items())[:5])
-    for name, make in broken.items():
-        make(folder / "dogs" / name)
-    said = pretrain(folder, *QUICK, folder=tmp_path)
-    check_told(said, tmp_path / "run")
-    assert said.code == 0, said.err
-    left = [line for line in said.err.splitlines() if line.startswith("left out ")]
-    assert [sum(name in line for line in left) for name in broken] == [1] * 5, "each is named once"
-    assert f"5 of {12 + len(corpus.ODD_PICTURES) + 5} images were left out" in said.err
-    said = command("embed", tmp_path / "run", folder, "--out", tmp_path / "z.csv", folder=tmp_path)
-    assert said.code == 0 and f"{12 + len(corpus.ODD_PICTURES)} vectors" in said.out
-    said = command("evaluate", tmp_path / "run", "--protocol", "knn", folder=tmp_path)
-    assert said.code == 0, said.err
+    for label in ("cats", "dogs"):
+        (folder / label).mkdir(parents=True)
+        for i in range(6):
+            corpus.write_image(folder / label / f"{i}.png", seed=i)
+    for name, create in corpus.UNUSUAL_IMAGES.items():
+        create(folder / "cats" / name)
+    (folder / "cats" / "link to the parent").symlink_to(folder)
+    (folder / "cats" / "link to itself.png").symlink_to("link to itself.png")
+    os.mkfifo(folder / "dogs" / "pipe.png")
+    broken = dict(list(corpus.BROKEN_IMAGES.items())[:5])
+    for name, create in broken.items():
+        create(folder / "dogs" / name)
+    result = pretrain(folder, *QUICK, folder=tmp_path)
+    check_result(result, tmp_path / "run")
+    assert result.code == 0, result.stderr
+    messages = [line for line in result.stderr.splitlines() if line.startswith("left out ")]
+    assert [sum(name in line for line in messages) for name in broken] == [1] * 5, "each file is named once"
+    n_good = 12 + len(corpus.UNUSUAL_IMAGES)
+    assert f"left out 5 of {n_good + 5} images" in messages
+    result = run_command("embed", tmp_path / "run", folder, "--out", tmp_path / "z.csv", folder=tmp_path)
+    assert result.code == 0 and f"{n_good} vectors" in result.stdout
+    result = run_command("evaluate", tmp_path / "run", "--protocol", "knn", folder=tmp_path)
+    assert result.code == 0, result.stderr
 
 
-@pytest.mark.parametrize("kind", ["pictures", "sounds"])
-def test_every_broken_file_alone_is_left_out_by_name_and_many_stop_the_run(tmp_path, kind):
-    broken = corpus.BROKEN_PICTURES if kind == "pictures" else corpus.BROKEN_SOUNDS
-    for name, make in broken.items():
+@pytest.mark.parametrize("kind", ["images", "audio files"])
+def test_every_broken_file_is_rejected_and_many_of_them_stop_the_run(tmp_path, kind):
+    broken = corpus.BROKEN_IMAGES if kind == "images" else corpus.BROKEN_AUDIO
+    (tmp_path / "all").mkdir()
+    for name, create in broken.items():
         (tmp_path / name).mkdir()
-        make(tmp_path / name / name)
-        with pytest.raises(InputError, match=r"none of the 1 .* can be decoded"):
+        create(tmp_path / name / name)
+        with pytest.raises(InputError, match=rf"none of the 1 {kind} can be decoded"):
             load(tmp_path / name)
-        (tmp_path / "all").mkdir(exist_ok=True)
-        make(tmp_path / "all" / name)
-    said = pretrain(tmp_path / "all", *QUICK, folder=tmp_path)
-    check_told(said, tmp_path / "run")
-    assert re.search(r"imix: 6 (images|sounds) cannot be decoded; the last is '.*'", said.err)
+        create(tmp_path / "all" / name)
+    result = pretrain(tmp_path / "all", *QUICK, folder=tmp_path)
+    check_result(result, tmp_path / "run")
+    assert re.search(rf"imix: 6 {kind} cannot be decoded; the last is '.*'", result.stderr), result.stderr
 
 
-def test_odd_sounds_are_taken_and_broken_ones_left_out(tmp_path):
-    folder = tmp_path / "sounds"
+def test_broken_audio_files_are_left_out_and_unusual_ones_are_accepted(tmp_path):
+    folder = tmp_path / "audio"
     folder.mkdir()
-    for number in range(4):
-        corpus.sound(folder / f"{number}.wav", 4000 + number)
-    for name, make in corpus.ODD_SOUNDS.items():
-        make(folder / name)
-    corpus.BROKEN_SOUNDS["of no length.wav"](folder / "of no length.wav")
-    said = pretrain(folder, *QUICK, "--seconds", 0.5, folder=tmp_path)
-    check_told(said, tmp_path / "run")
-    assert said.code == 0, said.err
-    assert re.search(r"left out '.*of no length.wav': it is empty", said.err)
-    assert f"1 of {len(corpus.ODD_SOUNDS) + 5} sounds were left out" in said.err
+    for i in range(4):
+        corpus.write_audio(folder / f"{i}.wav", 4000 + i)
+    for name, create in corpus.UNUSUAL_AUDIO.items():
+        create(folder / name)
+    corpus.BROKEN_AUDIO["zero length.wav"](folder / "zero length.wav")
+    result = pretrain(folder, *QUICK, "--seconds", 0.5, folder=tmp_path)
+    check_result(result, tmp_path / "run")
+    assert result.code == 0, result.stderr
+    assert re.search(r"left out '.*zero length.wav': it is empty", result.stderr)
+    assert f"left out 1 of {len(corpus.UNUSUAL_AUDIO) + 5} audio files" in result.stderr
 
 
-# --- sizes -----------------------------------------------------------------------------------------------------------
+# --- many classes -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("classes", [20_000, *([1_000_000] if LONG else [])])
-def test_a_class_for_each_of_very_many_rows(tmp_path, classes):
-    numbers = np.random.default_rng(0).permutation(classes)
-    x, some = np.stack([numbers % 7, numbers % 11], 1).astype(np.float32), slice(500)
-    np.savez(tmp_path / "many.npz", x=x, y=numbers, x_test=x[some], y_test=numbers[some])
-    said = pretrain(tmp_path / "many.npz", *QUICK[:4], "--encoder", "mlp:8-8", "--batch-size", 1024, folder=tmp_path)
-    assert said.code == 0, said.err
-    if classes < 1_000_000:
+@pytest.mark.parametrize("n", [20_000, *([1_000_000] if LONG else [])])
+def test_data_with_one_class_per_row(tmp_path, n):
+    labels = np.random.default_rng(0).permutation(n)
+    x = np.stack([labels % 7, labels % 11], 1).astype(np.float32)
+    np.savez(tmp_path / "many.npz", x=x, y=labels, x_test=x[:500], y_test=labels[:500])
+    options = ["--epochs", 1, "--device", "cpu", "--encoder", "mlp:8-8", "--batch-size", 1024]
+    result = pretrain(tmp_path / "many.npz", *options, folder=tmp_path)
+    assert result.code == 0, result.stderr
+    if n < 1_000_000:
         return
-    for protocol, code in (("linear", BAD_INPUT), ("pinv", 0), ("knn", 0)):
-        said = command("evaluate", tmp_path / "run", "--protocol", protocol, folder=tmp_path, timeout=600)
-        assert said.code == code, said.err
+    for protocol, code in (("linear", EXIT_BAD_INPUT), ("pinv", 0), ("knn", 0)):
+        result = run_command("evaluate", tmp_path / "run", "--protocol", protocol, folder=tmp_path, timeout=600)
+        assert result.code == code, result.stderr
 
 
-def test_more_classes_than_memory_are_refused(monkeypatch):
+def test_more_classes_than_fit_in_memory_are_refused(monkeypatch):
     monkeypatch.setattr(os, "sysconf", lambda name: 1)
     x, y = torch.randn(60, 4), torch.arange(60) % 3
-    run = imix.pretrain(x, imix.Settings(epochs=1, batch_size=16, encoder="mlp:8-8", device="cpu"), progress=False)
+    run = imix.pretrain(x, QUICK_SETTINGS, progress=False)
     for protocol in ("linear", "pinv"):
         with pytest.raises(InputError, match=r"of 3 classes would take .* GB of memory"):
             imix.evaluate(run, x, protocol, labels=y)
     assert imix.evaluate(run, x, "knn", labels=y).value >= 0
 
 
-def test_neighbours_are_the_same_however_many_classes_are_held_at_a_time(monkeypatch):
+def test_knn_accuracy_does_not_depend_on_the_chunk_size(monkeypatch):
     x, y = torch.randn(90, 4), torch.arange(90) % 3
-    run = imix.pretrain(x, imix.Settings(epochs=1, batch_size=16, encoder="mlp:8-8", device="cpu"), progress=False)
-    whole = imix.evaluate(run, x, "knn", labels=y).value
-    monkeypatch.setattr("imix.evaluation.features.MOST_VOTES", 7)
-    assert imix.evaluate(run, x, "knn", labels=y).value == whole
+    run = imix.pretrain(x, QUICK_SETTINGS, progress=False)
+    expected = imix.evaluate(run, x, "knn", labels=y).value
+    monkeypatch.setattr("imix.probes.features.MAX_SCORES", 7)
+    assert imix.evaluate(run, x, "knn", labels=y).value == expected
 
 
-@pytest.mark.parametrize("opened", [5, 30, 49])
-def test_a_quote_that_is_never_closed_swallows_no_rows(tmp_path, opened):
+@pytest.mark.parametrize("row", [5, 30, 49])
+def test_an_unclosed_quote_is_refused_and_swallows_no_rows(tmp_path, row):
     rows = [f"{i},word {i % 3}" for i in range(50)]
-    rows[opened] = f'{opened},"word'
+    rows[row] = f'{row},"word'
     (tmp_path / "t.csv").write_text("\n".join(["a,b", *rows, ""]))
-    with pytest.raises(InputError, match=f"a quote in row {opened + 1} is never closed"):
+    with pytest.raises(InputError, match=f"a quote in row {row + 1} is never closed"):
         load(tmp_path / "t.csv")
-    rows[opened] = f'{opened},"two\nlines"'
+    rows[row] = f'{row},"two\nlines"'
     (tmp_path / "t.csv").write_text("\n".join(["a,b", *rows, ""]))
     assert len(load(tmp_path / "t.csv").train) == 50
 
 
-# --- fuzzed ----------------------------------------------------------------------------------------------------------
+# --- fuzzing ----------------------------------------------------------------------------------------------------------
 
-MANY = settings(
+FUZZED = settings(
     max_examples=3000 if LONG else 120,
     deadline=None,
     derandomize=True,
@@ -226,82 +234,85 @@ CELLS = st.one_of(
 )
 
 
-def survives(path: Path, **reading: object) -> None:
-    """Reading gives finite numbers or an InputError that names something."""
+def check_load(path: Path, **data_settings: object) -> None:
+    """Assert that loading a file returns finite numbers or raises InputError."""
     try:
-        data = load(path, Reading(**reading))
+        data = load(path, DataSettings(**data_settings))
     except InputError:
         return
-    for part in (data.train, data.test):
-        if part is not None:
-            x = part.sample(len(part))
+    for source in (data.train, data.test):
+        if source is not None:
+            x = source.sample(len(source))
             assert x.isfinite().all() if x.is_floating_point() else True
 
 
-@MANY
+@FUZZED
 @given(rows=st.lists(st.lists(CELLS, max_size=4), max_size=8), delimiter=st.sampled_from(",;\t|"))
-def test_any_cells_make_numbers_or_an_error(tmp_path, rows, delimiter):
+def test_random_cells_load_as_finite_numbers_or_are_refused(tmp_path, rows, delimiter):
     path = tmp_path / "t.csv"
     path.write_text("\n".join(delimiter.join(row) for row in rows), encoding="utf-8", errors="surrogateescape")
-    survives(path)
-    survives(path, header="no", standardise="none")
+    check_load(path)
+    check_load(path, header="no", standardize="none")
 
 
-@MANY
+@FUZZED
 @given(content=st.binary(max_size=300))
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet", "t.npy", "t.npz"])
-def test_any_bytes_make_numbers_or_an_error(tmp_path, name, content):
+def test_random_bytes_load_as_finite_numbers_or_are_refused(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
-    survives(tmp_path / name)
+    check_load(tmp_path / name)
 
 
-@MANY
+VALID_FILES: dict[str, corpus.Create] = {
+    "valid.csv": corpus.file_with(corpus.VALID_CSV),
+    "valid.parquet": corpus.write_parquet,
+    "valid.npy": lambda path: np.save(path, corpus.X),
+    "valid.npz": lambda path: np.savez(path, x=corpus.X, y=np.arange(40) % 3),
+    "valid.csv.gz": corpus.file_with(gzip.compress(corpus.VALID_CSV.encode())),
+}
+
+
+@FUZZED
 @given(data=st.data())
-@pytest.mark.parametrize("name", ["good.csv", "good.parquet", "good.npy", "good.npz", "good.csv.gz"])
-def test_a_good_file_with_some_bytes_changed_makes_numbers_or_an_error(tmp_path, name, data):
+@pytest.mark.parametrize("name", VALID_FILES)
+def test_a_file_with_changed_bytes_loads_as_finite_numbers_or_is_refused(tmp_path, name, data):
     path = tmp_path / name
-    {
-        "good.csv": corpus.text(corpus.GOOD),
-        "good.parquet": lambda path: corpus._parquet(path, lambda content: content),
-        "good.npy": lambda path: np.save(path, corpus.X),
-        "good.npz": lambda path: np.savez(path, x=corpus.X, y=np.arange(40) % 3),
-        "good.csv.gz": lambda path: __import__("gzip").open(path, "wt").write(corpus.GOOD),
-    }[name](path)
+    VALID_FILES[name](path)
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 6))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     path.write_bytes(content[: data.draw(st.integers(1, len(content)))])
-    survives(path)
+    check_load(path)
 
 
-@MANY
+@FUZZED
 @given(
     values=st.lists(st.one_of(st.none(), st.floats(width=32), st.just(float("nan"))), min_size=1, max_size=30),
-    kind=st.sampled_from([np.float16, np.float32, np.float64, object]),
+    dtype=st.sampled_from([np.float16, np.float32, np.float64, object]),
 )
-def test_any_rows_train_or_are_refused(values, kind):
-    array = np.array(values, dtype=kind if kind is object else np.float64)
+def test_training_on_random_rows_gives_finite_weights_or_is_refused(values, dtype):
+    array = np.array(values, dtype=dtype if dtype is object else np.float64)
     with np.errstate(all="ignore"):
-        array = array if kind is object else array.astype(kind)
+        array = array if dtype is object else array.astype(dtype)
     rows = np.stack([array, array[::-1]], 1)
-    how = imix.Settings(epochs=1, batch_size=8, encoder="mlp:8-8", device="cpu")
+    training = imix.Settings(epochs=1, batch_size=8, encoder="mlp:8-8", device="cpu")
     try:
-        run = imix.pretrain(rows, how, progress=False)
+        run = imix.pretrain(rows, training, progress=False)
     except (InputError, TrainingError):
         return
     assert all(value.isfinite().all() for value in run.encoder.parameters())
 
 
-def test_a_real_command_in_a_real_terminal_of_ascii_says_it_in_one_line(tmp_path):
-    """The one that is not forked: with a locale that cannot print the name."""
+def test_an_error_is_one_line_in_an_ascii_terminal(tmp_path):
+    """Runs the real command, not a forked process, with a locale that cannot print the file name."""
     path = tmp_path / "two\nlines é \x1b[2J.npy"
     path.write_bytes(corpus.npy((40, 5), b"too little"))
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "imix", "pretrain", path, "--out", tmp_path / "run"],
         env=os.environ | {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
         capture_output=True,
     )
-    assert said.returncode == BAD_INPUT
-    assert said.stderr.count(b"\n") == 1
-    assert b"\x1b" not in said.stderr
-    assert b"Failed to read all data" in said.stderr
+    assert result.returncode == EXIT_BAD_INPUT
+    assert result.stderr.count(b"\n") == 1
+    assert b"\x1b" not in result.stderr
+    assert b"Failed to read all data" in result.stderr

@@ -1,4 +1,4 @@
-"""Runs that are killed, at every moment, go on as if nothing had been; those that are asked to stop say "resume me"."""
+"""Runs that are killed at any moment and resumed equal uninterrupted runs; stopped runs exit with code 75."""
 
 import json
 import os
@@ -12,290 +12,291 @@ from pathlib import Path
 
 import pytest
 import torch
-from harm import (
-    LONG,
-    METHODS,
-    SMALL,
-    STEPS,
-    Command,
-    Death,
-    check_readable,
-    deaths,
-    lines_in,
-    of_method,
-    pretrain,
-    same_result,
-    table,
-    torchrun,
-    wait_until,
-)
 
 import imix
 from imix import files
-from imix.train import checkpoint
-
-RESUME_ME = 75
+from imix.run import checkpoint
+from tests.chaos.processes import (
+    AFTER_RENAME,
+    AFTER_STEP,
+    BEFORE_RENAME,
+    DURING_CHECKPOINT,
+    DURING_RECORD,
+    EXIT_INTERRUPTED,
+    EXIT_RESUMABLE,
+    LONG,
+    METHODS,
+    SMALL,
+    TOTAL_STEPS,
+    Command,
+    Kill,
+    assert_readable,
+    assert_same_result,
+    child_pids,
+    count_records,
+    pretrain,
+    random_kills,
+    small_data,
+    small_settings,
+    start_torchrun,
+    wait_until,
+)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """Runs that nothing happened to, made when they are asked for."""
-    folder = tmp_path_factory.mktemp("undisturbed")
+def uninterrupted(tmp_path_factory):
+    """A function that returns the folder of an uninterrupted run; each run is trained on first use."""
+    parent = tmp_path_factory.mktemp("uninterrupted")
 
-    def made(method: str, ranks: int) -> Path:
-        place = folder / f"{method}-{ranks}"
-        if not place.exists():
-            assert pretrain(place, of_method(method), ranks) == [0] * ranks
-        return place
+    def run_folder(method: str, ranks: int) -> Path:
+        folder = parent / f"{method}-{ranks}"
+        if not folder.exists():
+            assert pretrain(folder, small_settings(method), ranks) == [0] * ranks
+        return folder
 
-    return made
+    return run_folder
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("method", METHODS)
-def test_a_run_killed_again_and_again_ends_as_the_undisturbed_one(undisturbed, tmp_path, method, ranks):
+def test_a_run_that_is_killed_several_times_equals_the_uninterrupted_run(uninterrupted, tmp_path, method, ranks):
     folder = tmp_path / "run"
-    for death in deaths(f"{method} {ranks}", ranks, n=6 if LONG else 2):
-        codes = pretrain(folder, of_method(method), ranks, death)
-        assert -signal.SIGKILL in codes, death
-        check_readable(folder)
-    assert pretrain(folder, of_method(method), ranks) == [0] * ranks
-    same_result(folder, undisturbed(method, ranks))
+    for kill in random_kills(f"{method} {ranks}", ranks, n=6 if LONG else 2):
+        codes = pretrain(folder, small_settings(method), ranks, kill)
+        assert -signal.SIGKILL in codes, kill
+        assert_readable(folder)
+    assert pretrain(folder, small_settings(method), ranks) == [0] * ranks
+    assert_same_result(folder, uninterrupted(method, ranks))
 
 
 @pytest.mark.parametrize(
-    "moment",
+    "event",
     [
-        *("half a checkpoint", "a whole one not in its place", "one in its place", "half a line"),
+        *(DURING_CHECKPOINT, BEFORE_RENAME, AFTER_RENAME, DURING_RECORD),
         *("config.json", "metrics.jsonl", "encoder.safetensors"),
     ],
 )
-def test_killed_at_the_moment_of_writing(undisturbed, tmp_path, moment):
+def test_a_run_that_is_killed_while_it_writes_a_file_equals_the_uninterrupted_run(uninterrupted, tmp_path, event):
     folder = tmp_path / "run"
-    assert pretrain(folder, of_method("moco"), death=Death(moment, 1)) == [-signal.SIGKILL]
-    check_readable(folder)
-    assert pretrain(folder, of_method("moco")) == [0]
-    same_result(folder, undisturbed("moco", 1))
+    assert pretrain(folder, small_settings("moco"), kill=Kill(event, 1)) == [-signal.SIGKILL]
+    assert_readable(folder)
+    assert pretrain(folder, small_settings("moco")) == [0]
+    assert_same_result(folder, uninterrupted("moco", 1))
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
-@pytest.mark.parametrize("moment", ["config.json", "metrics.jsonl", "a step"])
-def test_an_overwriting_run_that_is_killed_leaves_a_run(undisturbed, tmp_path, moment):
+@pytest.mark.parametrize("event", ["config.json", "metrics.jsonl", AFTER_STEP])
+def test_a_run_that_is_killed_while_it_overwrites_another_can_be_repeated(uninterrupted, tmp_path, event):
     folder = tmp_path / "run"
-    assert pretrain(folder, of_method("npair")) == [0]
+    assert pretrain(folder, small_settings("npair")) == [0]
     (folder / "notes.txt").write_text("mine")
-    over = {"resume": False, "overwrite": True}
-    assert pretrain(folder, of_method("byol"), death=Death(moment, 1), **over) == [-signal.SIGKILL]
-    check_readable(folder)
-    assert pretrain(folder, of_method("byol"), **over) == [0]
-    same_result(folder, undisturbed("byol", 1))
+    options = {"resume": False, "overwrite": True}
+    assert pretrain(folder, small_settings("byol"), kill=Kill(event, 1), **options) == [-signal.SIGKILL]
+    assert_readable(folder)
+    assert pretrain(folder, small_settings("byol"), **options) == [0]
+    assert_same_result(folder, uninterrupted("byol", 1))
     assert (folder / "notes.txt").read_text() == "mine"
 
 
-# --- asked to stop ---------------------------------------------------------------------------------------------------
+# --- SIGTERM and SIGINT -----------------------------------------------------------------------------------------------
 
 ENDLESS = ["--epochs", 100_000, "--encoder", "mlp:32-32", "--device", "cpu", "--checkpoint-minutes", 60]
 
 
-def slow_reading() -> None:
-    import imix.pretraining
+def slow_down_loading() -> None:
+    import imix.train.pretrain
 
-    load = imix.pretraining.load
+    load = imix.train.pretrain.load
 
-    def slow(data, reading, **given):
-        (Path(reading.data_dir) / "reading").touch()
+    def slow_load(*args, **kwargs):
+        Path(os.environ["MARKER"]).touch()
         for _ in range(600):
             time.sleep(0.1)
-        return load(data, reading, **given)
+        return load(*args, **kwargs)
 
-    imix.pretraining.load = slow
+    imix.train.pretrain.load = slow_load
 
 
-def slow_first_step() -> None:
+def slow_down_first_step() -> None:
     import imix.train.step
 
-    def slow(*given):
-        Path(os.environ["STARTED"]).touch()
+    def slow_run(*args):
+        Path(os.environ["MARKER"]).touch()
         time.sleep(60)
 
-    imix.train.step.Step._take = slow
+    imix.train.step.TrainingStep.run = slow_run
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_run_that_is_asked_to_stop_does_so_in_ten_seconds_and_goes_on_later(tmp_path, number):
-    run = Command(["pretrain", "digits", "--out", tmp_path / "run", *ENDLESS], tmp_path)
-    wait_until(lambda: lines_in(tmp_path / "run") > 3)
-    asked = time.monotonic()
-    run.send(number)
-    said = run.wait(10)
-    assert time.monotonic() - asked < 10
-    assert said.code == RESUME_ME
-    assert said.err.splitlines()[-1].endswith("the same command with --resume")
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_stopped_run_writes_a_checkpoint_within_ten_seconds_and_can_be_resumed(tmp_path, signum):
+    arguments = ["pretrain", "digits", "--out", tmp_path / "run", *ENDLESS]
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    run = Command(arguments, tmp_path)
+    wait_until(lambda: count_records(tmp_path / "run") > 3)
+    start = time.monotonic()
+    run.send_signal(signum)
+    result = run.wait(10)
+    assert time.monotonic() - start < 10
+    assert result.code == EXIT_RESUMABLE
+    assert result.last_line.endswith("the same command with --resume")
     state = checkpoint.load(tmp_path / "run" / "checkpoint.pt")
-    records = files.read_lines(tmp_path / "run" / "metrics.jsonl")
+    records = files.read_jsonl(metrics)
     assert state["epoch"] * 5 + state["step"] >= records[-1]["step"]
-    again = Command(["pretrain", "digits", "--out", tmp_path / "run", *ENDLESS, "--resume"], tmp_path)
-    wait_until(lambda: lines_in(tmp_path / "run") > len(records) + 2)
-    again.send(signal.SIGTERM)
-    assert again.wait(10).code == RESUME_ME
-    steps = [record["step"] for record in files.read_lines(tmp_path / "run" / "metrics.jsonl")]
-    assert steps == list(range(5, 5 * len(steps) + 1, 5)), "no gaps and no doubles"
+    resumed = Command([*arguments, "--resume"], tmp_path)
+    wait_until(lambda: count_records(tmp_path / "run") > len(records) + 2)
+    resumed.send_signal(signal.SIGTERM)
+    assert resumed.wait(10).code == EXIT_RESUMABLE
+    steps = [record["step"] for record in files.read_jsonl(metrics)]
+    assert steps == list(range(5, 5 * len(steps) + 1, 5)), "records are missing or duplicated"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("busy", ["reading", "the first step"])
-def test_a_run_that_has_nothing_to_save_stops_at_once_and_goes_on_later(tmp_path, number, busy):
-    sign = tmp_path / "reading"
-    arguments = ["pretrain", "digits", "--out", tmp_path / "run", "--epochs", 3, "--data-dir", tmp_path]
-    prepare = (slow_reading if busy == "reading" else slow_first_step,)
-    run = Command(arguments, tmp_path, environment={"STARTED": str(sign)}, prepare=prepare)
-    wait_until(sign.exists)
-    run.send(number)
-    said = run.wait(5)
-    assert (said.code, said.err.splitlines()[-1][:5]) == (RESUME_ME if number == signal.SIGTERM else 130, "imix:")
-    again = Command([*arguments, "--resume"], tmp_path).wait()
-    assert again.code == 0, again.err
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, EXIT_RESUMABLE), (signal.SIGINT, EXIT_INTERRUPTED)])
+@pytest.mark.parametrize("slow_down", [slow_down_loading, slow_down_first_step])
+def test_a_run_that_has_nothing_to_save_stops_immediately_and_can_be_resumed(tmp_path, slow_down, signum, code):
+    marker = tmp_path / "marker"
+    arguments = ["pretrain", "digits", "--out", tmp_path / "run", "--epochs", 3]
+    run = Command(arguments, tmp_path, environment={"MARKER": str(marker)}, prepare=(slow_down,))
+    wait_until(marker.exists)
+    run.send_signal(signum)
+    result = run.wait(5)
+    assert (result.code, result.last_line[:5]) == (code, "imix:")
+    result = Command([*arguments, "--resume"], tmp_path).wait()
+    assert result.code == 0, result.stderr
 
 
-def test_a_stop_during_the_last_writing_leaves_a_run_that_can_be_finished(tmp_path):
-    assert pretrain(tmp_path / "run", SMALL, death=Death("encoder.safetensors", 1)) == [-signal.SIGKILL]
+def test_a_run_that_is_killed_while_it_writes_its_encoder_can_be_finished(tmp_path):
+    assert pretrain(tmp_path / "run", SMALL, kill=Kill("encoder.safetensors", 1)) == [-signal.SIGKILL]
     with pytest.raises(imix.InputError, match="not finished"):
-        imix.Run.load(tmp_path / "run")
+        imix.load_run(tmp_path / "run")
     assert pretrain(tmp_path / "run", SMALL) == [0]
-    assert imix.Run.load(tmp_path / "run").metrics[-1]["step"] == STEPS
+    assert imix.load_run(tmp_path / "run").metrics[-1]["step"] == TOTAL_STEPS
 
 
-# --- records ---------------------------------------------------------------------------------------------------------
+def test_two_commands_cannot_train_in_the_same_folder(tmp_path):
+    (tmp_path / "run").mkdir()
+    x, _ = small_data()
+    settings = imix.Settings(epochs=1, batch_size=16, encoder="mlp:16-16", device="cpu")
+    with files.locked(tmp_path / "run"), pytest.raises(imix.InputError, match="another command is training"):
+        imix.pretrain(x, settings, out=tmp_path / "run", progress=False)
+    imix.pretrain(x, settings, out=tmp_path / "run", progress=False)
+
+
+# --- damaged metrics --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("damage", [b'{"step": 8, "ep', b"\0\0\0\0", b"\xff\xfe", b"[1, 2]", b"12", b"{}", b"[" * 9999])
-def test_a_damaged_line_of_metrics_is_said_and_left_out(tmp_path, capsys, damage):
+def test_a_damaged_line_of_metrics_is_reported_and_skipped(tmp_path, capsys, damage):
     x = torch.randn(70, 6, generator=torch.Generator().manual_seed(0))
     run = imix.pretrain(x, SMALL, out=tmp_path / "run", progress=False)
     path = tmp_path / "run" / "metrics.jsonl"
     lines = path.read_bytes().split(b"\n")
     path.write_bytes(b"\n".join([*lines[:2], damage, *lines[3:]]))
-    left = [record for record in run.metrics if record["step"] != 12]
-    assert imix.Run.load(tmp_path / "run").metrics == left
-    assert "metrics.jsonl: " in capsys.readouterr().err
-    again = imix.pretrain(x, SMALL, out=tmp_path / "run", resume=True, progress=False)
-    assert again.metrics == left == files.read_lines(path)
+    expected = [record for record in run.metrics if record["step"] != 12]
+    assert imix.load_run(tmp_path / "run").metrics == expected
+    assert "metrics.jsonl: skipped " in capsys.readouterr().err
+    resumed = imix.pretrain(x, SMALL, out=tmp_path / "run", resume=True, progress=False)
+    assert resumed.metrics == expected == files.read_jsonl(path)
     assert imix.report([tmp_path / "run"], tmp_path / "report.html").exists()
 
 
-def test_records_that_were_written_twice_are_read_once(tmp_path):
-    records = [{"step": step, "epoch": 1, "loss": 1.0} for step in (4, 8, 8, 4, 12)]
-    files.write_lines(tmp_path / "metrics.jsonl", records)
-    assert [record["step"] for record in files.read_metrics(tmp_path / "metrics.jsonl")] == [4, 8, 12]
-    assert [record["step"] for record in files.read_metrics(tmp_path / "metrics.jsonl", 8)] == [4, 8]
-    assert files.read_metrics(tmp_path / "metrics.jsonl", 0) == []
+def test_duplicate_records_are_read_once(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    files.write_jsonl(path, [{"step": step, "epoch": 1, "loss": 1.0} for step in (4, 8, 8, 4, 12)])
+    assert [record["step"] for record in files.read_metrics(path)] == [4, 8, 12]
+    assert [record["step"] for record in files.read_metrics(path, 8)] == [4, 8]
+    assert files.read_metrics(path, 0) == []
 
 
-def test_a_line_that_was_cut_short_does_not_spoil_the_next(tmp_path):
+def test_a_truncated_line_does_not_damage_the_next_one(tmp_path):
     path = tmp_path / "evaluations.jsonl"
-    files.append_line(path, {"value": 1})
+    files.append_jsonl(path, {"value": 1})
     with open(path, "a") as file:
         file.write('{"val')
-    files.append_line(path, {"value": 2})
-    assert files.read_lines(path) == [{"value": 1}, {"value": 2}]
+    files.append_jsonl(path, {"value": 2})
+    assert files.read_jsonl(path) == [{"value": 1}, {"value": 2}]
 
 
-# --- runs of other versions ------------------------------------------------------------------------------------------
+# --- runs of other versions -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("part", "name"),
+    ("sections", "name"),
     [
-        *(("settings", "symmetric"), ("settings", "milestones"), ("settings", "warmup"), ("data", "table")),
-        *(("reading", "mels"), ("data", "reading"), ("architecture", "clip"), ("architecture", "groups")),
+        *((("settings",), "symmetric"), (("settings",), "milestones"), (("settings",), "warmup")),
+        *((("data", "settings"), "n_mels"), (("data",), "settings"), (("data",), "table")),
+        *((("architecture",), "clip"), (("architecture",), "groups")),
     ],
 )
-def test_a_run_that_is_older_than_a_setting_is_resumed_with_its_default(tmp_path, part, name):
-    assert pretrain(tmp_path / "run", SMALL, death=Death("a step", 9)) == [-signal.SIGKILL]
+def test_a_run_whose_config_lacks_a_setting_is_resumed_with_the_default(tmp_path, sections, name):
+    assert pretrain(tmp_path / "run", SMALL, kill=Kill(AFTER_STEP, 9)) == [-signal.SIGKILL]
     path = tmp_path / "run" / "config.json"
-    config = json.loads(path.read_text())
-    del (config["data"]["reading"] if part == "reading" else config[part])[name]
+    config = section = json.loads(path.read_text())
+    for key in sections:
+        section = section[key]
+    del section[name]
     path.write_text(json.dumps(config))
     assert pretrain(tmp_path / "run", SMALL) == [0]
-    assert imix.Run.load(tmp_path / "run").settings == SMALL
+    assert imix.load_run(tmp_path / "run").settings == SMALL
 
 
-def test_a_setting_that_is_not_known_or_not_the_default_is_refused_by_name(tmp_path):
+def test_an_unknown_setting_or_another_value_is_refused_by_name(tmp_path):
     x = torch.randn(70, 6)
     imix.pretrain(x, SMALL, out=tmp_path / "run", progress=False)
     path = tmp_path / "run" / "config.json"
     config = json.loads(path.read_text())
     path.write_text(json.dumps(config | {"settings": config["settings"] | {"sparkle": 3}}))
-    assert imix.Run.load(tmp_path / "run").settings == SMALL
-    with pytest.raises(imix.InputError, match="its sparkle is 3, and this version of imix does not know that"):
+    assert imix.load_run(tmp_path / "run").settings == SMALL
+    with pytest.raises(imix.InputError, match="its sparkle was 3, this version of imix does not have that setting"):
         imix.pretrain(x, SMALL, out=tmp_path / "run", resume=True, progress=False)
     del config["settings"]["queue"]
     path.write_text(json.dumps(config))
-    with pytest.raises(imix.InputError, match="its queue is 4096, and 40 was given"):
+    with pytest.raises(imix.InputError, match="its queue was 4096, now it is 40"):
         imix.pretrain(x, SMALL, out=tmp_path / "run", resume=True, progress=False)
 
 
-# --- the long form: the real command, killed from outside ------------------------------------------------------------
+# --- long form: the real command, killed from outside -----------------------------------------------------------------
 
 
-def cli(*arguments):
+def start_command(*arguments):
     words = [sys.executable, "-m", "imix", *map(str, arguments)]
     return subprocess.Popen(words, env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.skipif(not LONG, reason="the long form, IMIX_CHAOS=long, takes minutes")
+@pytest.mark.skipif(not LONG, reason="long form only (IMIX_CHAOS=long): takes minutes")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("run", range(20))
-def test_twenty_runs_killed_at_random_moments_from_outside(tmp_path, run):
-    """Each method on one rank and on two under torchrun; two of three kills while a checkpoint is being written."""
+def test_a_real_command_that_is_killed_at_random_moments_equals_the_uninterrupted_run(tmp_path, run):
+    """Each method on one rank, and on two with torchrun; two of three kills happen while a checkpoint is written."""
     ranks, method = 1 + run % 2, METHODS[run // 2 % len(METHODS)]
-    start = cli if ranks == 1 else torchrun
+    start = start_command if ranks == 1 else start_torchrun
     size = ["--epochs", 12 if ranks == 1 else 6, "--encoder", "mlp:512-512", "--batch-size", 64]
-    words = ["pretrain", "digits", *size, "--method", method, "--checkpoint-minutes", 0, "--queue", 256]
-    draw, folder = random.Random(run), tmp_path / "run"
-    for kill in range(3):
-        process = start(*words, "--out", folder, "--resume")
-        _wait_and_kill(process, folder, while_writing=kill % 2 == 0, more=draw.random())
-        check_readable(folder)
+    arguments = ["pretrain", "digits", *size, "--method", method, "--checkpoint-minutes", 0, "--queue", 256]
+    rng, folder = random.Random(run), tmp_path / "run"
+    for i in range(3):
+        process = start(*arguments, "--out", folder, "--resume")
+        _wait_and_kill(process, folder, while_writing=i % 2 == 0, delay=rng.random())
+        assert_readable(folder)
         if (folder / "encoder.safetensors").exists():
             break
-    for place in (folder, tmp_path / "undisturbed"):
-        process = start(*words, "--out", place, "--resume")
-        _, said = process.communicate(timeout=600)
-        assert process.returncode == 0, said
-    same_result(folder, tmp_path / "undisturbed")
+    for out in (folder, tmp_path / "uninterrupted"):
+        process = start(*arguments, "--out", out, "--resume")
+        _, stderr = process.communicate(timeout=600)
+        assert process.returncode == 0, stderr
+    assert_same_result(folder, tmp_path / "uninterrupted")
 
 
-def _wait_and_kill(process, folder, while_writing, more):
-    had = lines_in(folder)
-    wait_until(lambda: lines_in(folder) > had or process.poll() is not None, 120)
+def _wait_and_kill(process, folder, while_writing, delay):
+    """Wait for a new record, then for a checkpoint being written or for `delay` seconds, and kill all processes."""
+    n_records = count_records(folder)
+    wait_until(lambda: count_records(folder) > n_records or process.poll() is not None, timeout=120)
     if while_writing:
-        wait_until(lambda: any(folder.glob(".*.checkpoint.pt.unfinished")) or process.poll() is not None, 60, every=0)
+        unfinished = ".*.checkpoint.pt.unfinished"
+        wait_until(lambda: any(folder.glob(unfinished)) or process.poll() is not None, timeout=60, interval=0)
     else:
-        time.sleep(more)
-    children = _children(process.pid)
-    for victim in [*children, process.pid]:
+        time.sleep(delay)
+    children = child_pids(process.pid)
+    for pid in [*children, process.pid]:
         with suppress(ProcessLookupError):
-            os.kill(victim, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
     process.communicate()
     wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
-
-
-def _children(parent: int) -> list[int]:
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            if int((place / "stat").read_text().rsplit(")", 1)[1].split()[1]) == parent:
-                found.append(int(place.name))
-        except OSError:
-            continue
-    return found
-
-
-def test_two_commands_do_not_train_into_one_folder(tmp_path):
-    (tmp_path / "run").mkdir()
-    x, _ = table()
-    settings = imix.Settings(epochs=1, batch_size=16, encoder="mlp:16-16", device="cpu")
-    with files.locked(tmp_path / "run"), pytest.raises(imix.InputError, match="another command is training"):
-        imix.pretrain(x, settings, out=tmp_path / "run", progress=False)
-    imix.pretrain(x, settings, out=tmp_path / "run", progress=False)

@@ -1,20 +1,20 @@
-"""Numbers that can be relied on: precision, what goes wrong is explained, no drift, and the same again."""
+"""Numerical reliability: precision, explained failures, constant memory use and reproducibility."""
 
 import os
 import resource
-import sys
 from dataclasses import replace
 
-import corpus
 import pytest
 import torch
-from harm import LONG, METHODS, SMALL, processes, table
 from torch import nn
 
 import imix
-from imix import Settings, TrainingError, losses
-from imix.data import load, pictures
+from imix import DataSettings, Settings, TrainingError, losses, progress
+from imix.data import TensorSource, load
 from imix.mix import Mix
+from imix.runtime.rng import epoch_order
+from tests.chaos import corpus
+from tests.chaos.processes import FORKSERVER, LONG, METHODS, SMALL, small_data
 
 DIGITS = Settings(epochs=8, batch_size=128, encoder="mlp:128-128", device="cpu", mix="mixup", lr=0.5)
 
@@ -23,64 +23,58 @@ def weights(run):
     return {name: value.clone() for name, value in run.encoder.state_dict().items()}
 
 
-def same(one, other):
-    return [name for name, value in one.items() if not torch.equal(value, other[name])] == []
+def are_equal(first, second):
+    return first.keys() == second.keys() and all(torch.equal(value, second[name]) for name, value in first.items())
 
 
 @pytest.mark.parametrize("method", METHODS if LONG else ["npair", "moco"])
-def test_bf16_and_fp32_agree_in_quality_on_digits(method):
-    found = {}
+def test_bf16_and_fp32_reach_the_same_accuracy_on_digits(method):
+    accuracy = {}
     for precision in ("fp32", "bf16"):
         run = imix.pretrain("digits", replace(DIGITS, method=method, precision=precision), progress=False)
-        found[precision] = imix.evaluate(run, "digits", "knn").accuracy
-    assert min(found.values()) > 0.8, found
-    assert abs(found["bf16"] - found["fp32"]) < 0.03, found
+        accuracy[precision] = imix.evaluate(run, "digits", "knn").accuracy
+    assert min(accuracy.values()) > 0.8, accuracy
+    assert abs(accuracy["bf16"] - accuracy["fp32"]) < 0.03, accuracy
 
 
-TEMPERATURES = [1e-3, 1e-2, 0.05, 0.2, 1.0, 10.0, 1e3]
-
-
-@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize("temperature", [1e-3, 1e-2, 0.05, 0.2, 1.0, 10.0, 1e3])
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("name", ["npair", "simclr", "moco", "supclr", "supnpair"])
-def test_gradients_are_those_of_float64_at_any_temperature(name, mixed, temperature):
-    def gradients(kind):
+def test_float32_gradients_match_float64_at_any_temperature(name, mixed, temperature):
+    def gradients(dtype):
         generator = torch.Generator().manual_seed(1)
         q, k, queue = (torch.randn(n, 16, generator=generator, dtype=torch.float64) for n in (12, 12, 20))
-        rows = 24 if name in ("simclr", "supclr") else 12
-        lam, partner = (
-            torch.rand(rows, generator=generator, dtype=torch.float64),
-            torch.randperm(rows, generator=generator),
-        )
-        mix = Mix(partner, lam.to(kind)) if mixed else None
-        q, k = q.to(kind).requires_grad_(), k.to(kind).requires_grad_()
+        n_anchors = 24 if name in ("simclr", "supclr") else 12
+        lam = torch.rand(n_anchors, generator=generator, dtype=torch.float64)
+        partner = torch.randperm(n_anchors, generator=generator)
+        q, k = q.to(dtype).requires_grad_(), k.to(dtype).requires_grad_()
         labels = torch.arange(12) % 3
-        how = {"temperature": temperature, "mix": mix}
+        options = {"temperature": temperature, "mix": Mix(partner, lam.to(dtype)) if mixed else None}
         if name == "npair":
-            loss = losses.npair(q, k, **how)
+            loss = losses.npair(q, k, **options)
         elif name == "moco":
-            loss = losses.moco(q, k, nn.functional.normalize(queue).to(kind), **how)
+            loss = losses.moco(q, k, nn.functional.normalize(queue).to(dtype), **options)
         elif name == "supnpair":
-            loss = losses.supnpair(q, k, labels, **how)
+            loss = losses.supnpair(q, k, labels, **options)
         elif name == "simclr":
             z = torch.cat([q, k])
-            loss = losses.simclr(z, z, **how)
+            loss = losses.simclr(z, z, **options)
         else:
             z = torch.cat([q, k])
-            loss = losses.supclr(z, z, labels.repeat(2), **how)
+            loss = losses.supclr(z, z, labels.repeat(2), **options)
         loss.backward()
         return torch.cat([q.grad, k.grad if k.grad is not None else torch.zeros_like(k)]).double()
 
-    exact, found = gradients(torch.float64), gradients(torch.float32)
-    assert found.isfinite().all()
-    assert (found - exact).norm() <= 1e-4 * exact.norm() + 1e-9
+    expected, actual = gradients(torch.float64), gradients(torch.float32)
+    assert actual.isfinite().all()
+    assert (actual - expected).norm() <= 1e-4 * expected.norm() + 1e-9
 
 
-# --- what is told of a loss that is not finite ------------------------------------------------------------------------
+# --- messages about a loss that is not finite -------------------------------------------------------------------------
 
 
-def test_a_loss_that_is_not_finite_is_told_with_its_step_batch_and_samples():
-    class Breaks(nn.Module):
+def test_the_error_for_a_non_finite_loss_names_step_batch_and_samples():
+    class OverflowsAtStep6(nn.Module):
         width = 4
 
         def __init__(self):
@@ -91,25 +85,20 @@ def test_a_loss_that_is_not_finite_is_told_with_its_step_batch_and_samples():
             self.calls += self.training
             return self.layer(x) * (float("inf") if self.calls == 6 else 1)
 
-    x, _ = table()
-    with pytest.raises(TrainingError) as caught:
-        imix.pretrain(x, SMALL, encoder=Breaks(), progress=False)
-    order = imix.train.randomness.epoch_order(0, 1, 70)
-    samples = ", ".join(map(str, order[16:24].tolist()))
-    assert f"at step 6 (epoch 2, batch 2 of 4: samples {samples} and 8 more). Likely cause: a learning" in str(
-        caught.value
-    )
+    x, _ = small_data()
+    with pytest.raises(TrainingError) as error:
+        imix.pretrain(x, SMALL, encoder=OverflowsAtStep6(), progress=False)
+    samples = ", ".join(map(str, epoch_order(0, 1, 70)[16:24].tolist()))
+    expected = f"at step 6 (epoch 2, batch 2 of 4: samples {samples} and 8 more). Likely cause: the learning rate"
+    assert expected in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [(float("nan"), "values that are NaN or infinite"), (1e30, "values up to 1e")]
+    ("value", "description"), [(float("nan"), "values that are NaN or infinite"), (1e30, "values up to 1e")]
 )
-def test_a_sample_that_breaks_the_loss_is_named(value, told):
-    class Source(imix.data.Tensors):
-        """Checked by nobody, as a source of one's own is."""
-
-    x = table()[0].clone()
-    x[41, 3] = value
+def test_a_sample_that_makes_the_loss_non_finite_is_named(value, description):
+    class UncheckedSource(TensorSource):
+        """A user-supplied source, whose values are not checked before training."""
 
     class Squares(nn.Module):
         width = 6
@@ -121,101 +110,103 @@ def test_a_sample_that_breaks_the_loss_is_named(value, told):
         def forward(self, x):
             return self.layer(x) * x.square()
 
-    how = replace(SMALL, head="linear", masking=0.0)
-    with pytest.raises(
-        TrainingError, match=rf"the loss became (nan|inf) at step \d+ .* Likely cause: sample 41 has {told}"
-    ):
-        imix.pretrain(Source(x), how, imix.Reading(standardise="none"), encoder=Squares(), progress=False)
+    x = small_data()[0].clone()
+    x[41, 3] = value
+    settings = replace(SMALL, head="linear", masking=0.0)
+    data_settings = DataSettings(standardize="none")
+    message = rf"the loss became (nan|inf) at step \d+ .* Likely cause: sample 41 has {description}"
+    with pytest.raises(TrainingError, match=message):
+        imix.pretrain(UncheckedSource(x), settings, data_settings, encoder=Squares(), progress=False)
 
 
-# --- no drift --------------------------------------------------------------------------------------------------------
+# --- memory -----------------------------------------------------------------------------------------------------------
 
 
-def _memory_of_steps(folder, steps, connection):
+def _send_memory_during_training(folder, steps, connection):
+    """Send the resident memory, in bytes, after a quarter of the steps and shortly before the end."""
     torch.set_num_threads(1)
-    x, y = table()
-    seen = []
+    x, y = small_data()
+    n_calls = 0  # of the augmentation, two per step
 
-    def watch(batch):
-        seen.append(0)
-        if len(seen) in (2 * steps // 4, 2 * steps - 2):
+    def send_memory(batch):
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls in (2 * steps // 4, 2 * steps - 2):
             with open("/proc/self/statm") as file:
                 connection.send(int(file.read().split()[1]) * resource.getpagesize())
         return batch
 
-    how = replace(SMALL, method="moco", epochs=steps // 4, checkpoint_minutes=0.02)
-    imix.pretrain(x, how, labels=y, out=folder, augment=watch, progress=False)
+    settings = replace(SMALL, method="moco", epochs=steps // 4, checkpoint_minutes=0.02)
+    imix.pretrain(x, settings, labels=y, out=folder, augment=send_memory, progress=False)
 
 
-def test_two_thousand_steps_hold_memory_flat(tmp_path):
-    there, here = processes.Pipe()
-    process = processes.Process(target=_memory_of_steps, args=(tmp_path / "run", 20_000 if LONG else 2_000, here))
+def test_memory_does_not_grow_during_training(tmp_path):
+    receiver, sender = FORKSERVER.Pipe()
+    steps = 20_000 if LONG else 2_000
+    process = FORKSERVER.Process(target=_send_memory_during_training, args=(tmp_path / "run", steps, sender))
     process.start()
-    before, after = there.recv(), there.recv()
+    before, after = receiver.recv(), receiver.recv()
     process.join()
     assert process.exitcode == 0
-    assert after - before < 8 << 20, f"{(after - before) / 1e6:.1f} MB more"
+    assert after - before < 8 << 20, f"memory grew by {(after - before) / 1e6:.1f} MB"
 
 
-# --- the same again --------------------------------------------------------------------------------------------------
+# --- reproducibility --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("method", METHODS if LONG else ["moco"])
-def test_a_compiled_run_is_the_same_again(tmp_path, monkeypatch, method):
-    """In the long form by the compiler itself, in the short one by all of it but the making of machine code."""
+def test_two_compiled_runs_are_equal(tmp_path, monkeypatch, method):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    if not LONG:
-        compiled = nn.Module.compile
-        monkeypatch.setattr(nn.Module, "compile", lambda module: compiled(module, backend="aot_eager"))
-    x, y = table()
-    how = replace(SMALL, method=method, compile=True, epochs=2)
+    x, y = small_data()
+    settings = replace(SMALL, method=method, compile=True, epochs=2)
     runs = []
     for _ in range(2):
         torch._dynamo.reset()
-        runs.append(weights(imix.pretrain(x, how, labels=y, progress=False)))
-    assert same(*runs)
+        runs.append(weights(imix.pretrain(x, settings, labels=y, progress=False)))
+    assert are_equal(*runs)
 
 
-def test_the_number_of_workers_changes_nothing(tmp_path, monkeypatch):
-    for number in range(24):
-        (tmp_path / str(number % 2)).mkdir(exist_ok=True)
-        corpus.picture(tmp_path / str(number % 2) / f"{number}.jpg", (20 + number, 30), seed=number)
-    monkeypatch.setattr(pictures, "IN_MEMORY", 0)  # so that they are decoded while they are learned from
-    found = []
-    for workers in (1, 2, 7, 32):
-        monkeypatch.setattr(os, "cpu_count", lambda workers=workers: workers)
-        how = Settings(epochs=2, batch_size=8, encoder="small", device="cpu")
-        found.append(weights(imix.pretrain(tmp_path, how, progress=False)))
-    assert all(same(found[0], other) for other in found[1:])
+def test_the_number_of_threads_that_decode_images_does_not_change_the_weights(tmp_path, monkeypatch):
+    for i in range(24):
+        (tmp_path / str(i % 2)).mkdir(exist_ok=True)
+        corpus.write_image(tmp_path / str(i % 2) / f"{i}.jpg", (20 + i, 30), seed=i)
+    monkeypatch.setattr("imix.data.media.images.MAX_BYTES_IN_MEMORY", 0)  # so that images are decoded during training
+    settings = Settings(epochs=2, batch_size=8, encoder="small", device="cpu")
+    runs = []
+    for threads in (1, 2, 7, 32):
+        monkeypatch.setattr(os, "cpu_count", lambda threads=threads: threads)
+        runs.append(weights(imix.pretrain(tmp_path, settings, progress=False)))
+    assert all(are_equal(runs[0], run) for run in runs[1:])
 
 
-def test_sounds_are_the_same_however_many_decode_them(tmp_path, monkeypatch):
-    for number in range(12):
-        corpus.sound(tmp_path / f"{number}.wav", 3000 + 100 * number)
-    found = []
-    for workers in (1, 8):
-        monkeypatch.setattr("imix.data.sounds.CACHE", tmp_path / f".cache {workers}")
-        monkeypatch.setattr(os, "cpu_count", lambda workers=workers: workers)
-        found.append(load(tmp_path).train.sample(12))
-    assert torch.equal(*found)
+def test_the_number_of_threads_that_decode_audio_does_not_change_the_samples(tmp_path, monkeypatch):
+    for i in range(12):
+        corpus.write_audio(tmp_path / f"{i}.wav", 3000 + 100 * i)
+    samples = []
+    for threads in (1, 8):
+        monkeypatch.setattr("imix.data.media.audio.CACHE", tmp_path / f".cache {threads}")
+        monkeypatch.setattr(os, "cpu_count", lambda threads=threads: threads)
+        samples.append(load(tmp_path).train.sample(12))
+    assert torch.equal(*samples)
 
 
-# --- long work says how far it is ------------------------------------------------------------------------------------
+# --- progress ---------------------------------------------------------------------------------------------------------
 
 
-def test_long_work_says_how_far_it_is(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys.modules["imix.progress"], "EVERY", 0.0)
-    (tmp_path / "t.csv").write_text(corpus.GOOD)
-    run = imix.pretrain(tmp_path / "t.csv", replace(SMALL, epochs=1), imix.Reading(label="label"), out=tmp_path / "run")
+def test_long_work_reports_its_progress(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    path = tmp_path / "t.csv"
+    path.write_text(corpus.VALID_CSV)
+    run = imix.pretrain(path, replace(SMALL, epochs=1), DataSettings(label="label"), out=tmp_path / "run")
     assert "reading t.csv: 40 rows so far" in capsys.readouterr().err
     imix.evaluate(run)
-    said = capsys.readouterr().err
-    assert "encoding: 32 of 32 samples" in said
-    assert "linear evaluation: 50 of 100 epochs" in said
-    imix.embed(run, tmp_path / "t.csv")
+    messages = capsys.readouterr().err
+    assert "encoding: 32 of 32 samples" in messages
+    assert "linear evaluation: 50 of 100 epochs" in messages
+    imix.embed(run, path)
     assert "encoding: 40 of 40 samples" in capsys.readouterr().err
-    for number in range(3):
-        corpus.picture(tmp_path / f"{number}.png")
+    for i in range(3):
+        corpus.write_image(tmp_path / f"{i}.png")
     load(tmp_path)
     assert "decoding: 3 of 3 images" in capsys.readouterr().err

@@ -1,25 +1,42 @@
-"""Augmentations: functions from a batch to a batch, on the batch's device, with one independent draw per sample."""
+"""Augmentations: functions from a batch to a batch, on its device, with independent random draws for every sample."""
 
 from collections.abc import Callable
 
 from torch import nn
 
-from imix.augment import image, speech
+from imix.augment import audio, image
 from imix.augment.tabular import Masking, Resampling
 from imix.batch import Batch
 
-__all__ = ["Augment", "Masking", "Resampling", "followed_by", "image", "no_augment", "speech"]
+__all__ = ["Augment", "Masking", "Resampling", "audio", "compose", "image", "no_augment"]
 
 Augment = Callable[[Batch], Batch]
 
 
-def followed_by(first: Augment, then: Augment) -> Augment:
-    """One after the other, as a module where both are."""
+def compose(first: Augment, then: Augment) -> Augment:
+    """Chain two augmentations.
+
+    Parameters
+    ----------
+    first, then : callable
+        Functions from a batch to a batch.
+
+    Returns
+    -------
+    callable
+        An `nn.Sequential` if both are modules, so that it can be moved to a device; otherwise a function.
+
+    Examples
+    --------
+    >>> augment = imix.augment.compose(imix.augment.Masking(0.2), imix.augment.Resampling(0.2))
+    >>> augment(torch.randn(8, 5)).shape
+    torch.Size([8, 5])
+    """
     if isinstance(first, nn.Module) and isinstance(then, nn.Module):
         return nn.Sequential(first, then)
     return lambda batch: then(first(batch))
 
 
 def no_augment(batch: Batch) -> Batch:
-    """Views as they are, the paper's hardest setting."""
+    """Return the batch unchanged: no augmentation, the paper's hardest setting."""
     return batch

@@ -1,7 +1,7 @@
-"""Augmentation that needs no knowledge of the domain: cells are masked, or resampled from other rows.
+"""Augmentations that need no domain knowledge: cells are masked, or resampled from other rows.
 
-A cell is a column's value in a row. It may be several numbers (the flags of a category, a number and the flag of its
-gap), which are touched together. Draws are independent per sample, per cell and per call.
+A cell is the value of one column in one row. It may consist of several numbers (a one-hot category, or a number and
+its missing flag), which are always changed together. Draws are independent per sample, cell and call.
 """
 
 from collections.abc import Sequence
@@ -14,79 +14,105 @@ from imix.errors import InputError
 
 
 class Cells(nn.Module):
-    """Which numbers of a row belong together: cell numbers (F,), -1 for what is never touched.
+    """Random draws per cell of a row.
 
-    Without `numbers`, each number of a batch of any shape is a cell of its own.
+    `indices` (F,) is the cell that each number of a row belongs to, or -1 if the number is never changed. Without
+    `indices`, every number of a batch of any shape is a cell.
     """
 
-    cell: Tensor | None
-    touched: Tensor
+    index: Tensor | None  # (F,)
+    selected: Tensor  # (F,) bool
 
-    def __init__(self, numbers: Sequence[int] | None = None) -> None:
+    def __init__(self, indices: Sequence[int] | None = None) -> None:
         super().__init__()
-        of = None if numbers is None else torch.tensor(numbers)
-        self.register_buffer("cell", None if of is None else of.clamp(min=0))
-        self.register_buffer("touched", None if of is None else of >= 0)
-        self.count = 0 if of is None else int(of.max()) + 1
+        index = None if indices is None else torch.tensor(indices)
+        self.register_buffer("index", None if index is None else index.clamp(min=0))
+        self.register_buffer("selected", None if index is None else index >= 0)
+        self.count = 0 if index is None else int(index.max()) + 1
 
-    def hit(self, x: Tensor, p: float) -> Tensor:
-        """Each cell of (N, F) with probability p."""
-        hit = self._spread(torch.rand(self._shape(x), device=x.device)) < p
-        return hit if self.cell is None else hit & self.touched
+    def random_mask(self, x: Tensor, p: float) -> Tensor:
+        """Return a mask with the shape of x in which each cell is True with probability p."""
+        mask = self._expand(torch.rand(self._shape(x), device=x.device)) < p
+        return mask if self.index is None else mask & self.selected
 
-    def rows(self, x: Tensor) -> Tensor:
-        """A row of the batch for each cell."""
-        return self._spread(torch.randint(len(x), self._shape(x), device=x.device))
+    def random_rows(self, x: Tensor) -> Tensor:
+        """Return a random row index for each cell, with the shape of x."""
+        return self._expand(torch.randint(len(x), self._shape(x), device=x.device))
 
     def _shape(self, x: Tensor) -> tuple[int, ...]:
-        return tuple(x.shape) if self.cell is None else (len(x), self.count)
+        return tuple(x.shape) if self.index is None else (len(x), self.count)
 
-    def _spread(self, drawn: Tensor) -> Tensor:
-        """One draw per cell as one per number."""
-        return drawn if self.cell is None else drawn[:, self.cell]
+    def _expand(self, draws: Tensor) -> Tensor:
+        """Expand one draw per cell to one per number."""
+        return draws if self.index is None else draws[:, self.index]
 
 
 class Masking(nn.Module):
-    """Set each cell to 0 with probability `p`; nothing is rescaled.
+    """Set each cell to 0 with probability `p`, without rescaling the others.
 
-    >>> bool((Masking(0.2)(torch.ones(1000, 50)) == 0).float().mean().sub(0.2).abs() < 0.02)
+    Parameters
+    ----------
+    p : float
+        Probability that a cell is masked.
+    cells : sequence of int, optional
+        For each number of a row, the index of its cell, or -1 if it is never masked. By default every number is a
+        cell.
+
+    Examples
+    --------
+    >>> masked = imix.augment.Masking(0.2)(torch.ones(1000, 50))
+    >>> bool((masked == 0).float().mean().sub(0.2).abs() < 0.02)
     True
     """
 
     def __init__(self, p: float = 0.2, cells: Sequence[int] | None = None) -> None:
         super().__init__()
-        self.p, self.cells = _probability(p), Cells(cells)
+        self.p, self.cells = _check_probability(p), Cells(cells)
 
     def __repr__(self) -> str:
         return f"masking {self.p:g}"
 
     def forward(self, batch: Batch) -> Batch:
         """Mask every field of the batch."""
-        return map_fields(lambda x: x.masked_fill(self.cells.hit(x, self.p), 0), batch)
+        return map_fields(lambda x: x.masked_fill(self.cells.random_mask(x, self.p), 0), batch)
 
 
 class Resampling(nn.Module):
-    """Give each cell, with probability `p`, the value of that column in a row drawn from the batch (as SCARF does).
+    """Replace each cell with probability `p` by the value of the same column in a random row of the batch (SCARF).
 
-    A batch is a random part of the training rows, so the values come from the column's distribution in them.
+    A batch is a random subset of the training rows, so the values follow the column's training distribution.
 
-    >>> Resampling(0.6)(torch.randn(8, 5)).shape
+    Parameters
+    ----------
+    p : float
+        Probability that a cell is replaced.
+    cells : sequence of int, optional
+        For each number of a row, the index of its cell, or -1 if it is never replaced. By default every number is a
+        cell.
+
+    Examples
+    --------
+    >>> imix.augment.Resampling(0.6)(torch.randn(8, 5)).shape
     torch.Size([8, 5])
     """
 
     def __init__(self, p: float = 0.6, cells: Sequence[int] | None = None) -> None:
         super().__init__()
-        self.p, self.cells = _probability(p), Cells(cells)
+        self.p, self.cells = _check_probability(p), Cells(cells)
 
     def __repr__(self) -> str:
         return f"resampling {self.p:g}"
 
     def forward(self, batch: Batch) -> Batch:
         """Resample every field of the batch."""
-        return map_fields(lambda x: torch.where(self.cells.hit(x, self.p), x.gather(0, self.cells.rows(x)), x), batch)
+
+        def resample(x: Tensor) -> Tensor:
+            return torch.where(self.cells.random_mask(x, self.p), x.gather(0, self.cells.random_rows(x)), x)
+
+        return map_fields(resample, batch)
 
 
-def _probability(p: float) -> float:
+def _check_probability(p: float) -> float:
     if not 0 <= p <= 1:
-        raise InputError(f"the probability that a cell is touched must lie within 0 and 1; got {p}")
+        raise InputError(f"p must be between 0 and 1; got {p}")
     return p

@@ -1,5 +1,6 @@
-"""Arrays and tensors, from memory or .npy and .npz files, as samples and labels: checked at the border."""
+"""Samples and labels from arrays and tensors, in memory or in .npy and .npz files. All input is validated here."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,133 +9,146 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imix.batch import Batch, as_floats, map_fields
+from imix.batch import Batch, map_fields, to_float
 from imix.errors import InputError, first_line
 
 
-class Parts(NamedTuple):
-    """What a data set is made of: samples and, where there are any, labels, and the same for testing."""
+class RawData(NamedTuple):
+    """Samples and labels before they are converted to tensors."""
 
     x: Any
     y: Any = None
     x_test: Any = None
     y_test: Any = None
+    class_names: Sequence[str] = ()
+    """Names of the sorted classes; ignored if `y` has a different number of classes."""
+    augment: str = "none"
+    """As in `Data`."""
 
 
-def read_npy(path: Path) -> Parts:
-    """A .npy file: samples (N, ...), no labels."""
-    return Parts(_read(path, np.ndarray))
+def read_npy(path: Path) -> RawData:
+    """Read samples (N, ...) without labels from a .npy file."""
+    return RawData(_read(path, np.ndarray))
 
 
-def read_npz(path: Path) -> Parts:
-    """A .npz file: x (N, ...), and y (N,), x_test, y_test where there are any."""
+def read_npz(path: Path) -> RawData:
+    """Read x (N, ...) and the optional arrays y (N,), x_test and y_test from a .npz file."""
     with _read(path, np.lib.npyio.NpzFile) as arrays:
         try:
-            x, y, x_test, y_test = (arrays.get(key) for key in Parts._fields)
-        except Exception as error:  # as above
+            x, y, x_test, y_test = (arrays.get(key) for key in ("x", "y", "x_test", "y_test"))
+        except Exception as error:  # a damaged file can raise almost any exception
             raise InputError(f"cannot read {path} as .npz: {first_line(error)}") from error
         if x is None:
-            raise InputError(f"{path} needs an array 'x' (and may have 'y', 'x_test', 'y_test'); it has {arrays.files}")
+            raise InputError(
+                f"{path} needs an array 'x' ('y', 'x_test' and 'y_test' are optional); it contains {arrays.files}"
+            )
     if y_test is not None and x_test is None:
-        raise InputError(f"{path} has 'y_test' but no 'x_test'")
-    return Parts(x, y, x_test, y_test)
+        raise InputError(f"{path} contains 'y_test' but no 'x_test'")
+    return RawData(x, y, x_test, y_test)
 
 
 def samples(inputs: Any, name: str) -> Batch:
-    """Samples (N, ...) from arrays or tensors; `inputs` may be a tuple or dict of them.
+    """Convert arrays or tensors (N, ...), or a tuple or dict of them, to tensors.
 
-    Everything becomes float32; bytes (uint8) are brought to 0..1, those of images (N, C, H, W) when they are used.
+    The result is float32. uint8 is scaled to 0..1, except for images (N, C, H, W), which are scaled when they are used.
     """
-    return map_fields(lambda x: _samples(x, name), _tensors(inputs))
+    return map_fields(lambda x: _check_samples(x, name), _to_tensors(inputs))
 
 
-def class_numbers(labels: Any, n: int, name: str, known: Any = None) -> tuple[Tensor, np.ndarray]:
-    """Labels (N,) as 0, 1, ... and the classes these stand for: those `known`, or all there are, sorted.
+def encode_classes(
+    labels: Any, n: int, name: str, known_classes: np.ndarray | None = None
+) -> tuple[Tensor, np.ndarray]:
+    """Encode labels (N,) as 0, 1, ...; also return the classes in that order.
 
-    NaN, None and empty text are no labels; they become -1.
+    The classes are `known_classes`, or else the sorted values of the labels. NaN, None and "" mean "no label" and
+    become -1.
     """
     values = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
     if values.shape != (n,):
-        raise InputError(f"the {n} samples of {name} need labels of shape ({n},); got {values.shape}")
+        raise InputError(f"labels of the {n} samples of {name} must have shape ({n},); got {values.shape}")
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "backslashreplace")
     missing = values == "" if values.dtype.kind == "U" else values != values  # NaN
     if values.dtype.kind == "O":
         missing = np.array([value is None or value != value or value == "" for value in values], bool)
-    numbers, values = np.full(n, -1), values[~missing]
+    values = values[~missing]
     if values.dtype.kind == "f":
-        if (odd := ~np.isfinite(values) | (values != np.round(values))).any():
-            raise InputError(f"labels are classes, and those of {name} are numbers such as {values[odd][0]:g}")
+        if (fractional := ~np.isfinite(values) | (values != np.round(values))).any():
+            raise InputError(
+                f"labels must be classes, not continuous values; {name} has labels such as {values[fractional][0]:g}"
+            )
         values = values.astype(np.int64)
     if not len(values):
-        raise InputError(f"none of the samples of {name} has a label; give none at all")
+        raise InputError(f"none of the samples of {name} has a label; omit the labels instead")
     try:
-        classes = np.unique(values) if known is None else known
+        classes = np.unique(values) if known_classes is None else known_classes
     except TypeError as error:
-        raise InputError(f"the labels of {name} are of several kinds that cannot be sorted: {error}") from error
+        raise InputError(f"the labels of {name} have mixed types that cannot be sorted: {error}") from error
     if not np.isin(values, classes).all():
-        raise InputError(f"{name} has labels that the training samples have not: {np.setdiff1d(values, classes)[:5]}")
-    numbers[~missing] = np.searchsorted(classes, values)
-    return torch.from_numpy(numbers), classes
+        unknown = np.setdiff1d(values, classes)[:5]
+        raise InputError(f"{name} has labels that are not in the training samples: {unknown}")
+    codes = np.full(n, -1)
+    codes[~missing] = np.searchsorted(classes, values)
+    return torch.from_numpy(codes), classes
 
 
-def _read(path: Path, kind: type) -> Any:
+def _read(path: Path, expected_type: type) -> Any:
     try:
-        found = np.load(path, allow_pickle=False)
-    except Exception as error:  # a damaged file fails in many ways, all of them the file's fault
+        content = np.load(path, allow_pickle=False)
+    except Exception as error:  # a damaged file can raise almost any exception
         raise InputError(f"cannot read {path} as {path.suffix}: {first_line(error)}") from error
-    if not isinstance(found, kind):
-        raise InputError(f"cannot read {path} as {path.suffix}: it holds another format")
-    return found
+    if not isinstance(content, expected_type):
+        raise InputError(f"cannot read {path} as {path.suffix}: the file has a different format")
+    return content
 
 
-def _tensors(inputs: Any) -> Batch:
+def _to_tensors(inputs: Any) -> Batch:
     if isinstance(inputs, Tensor):
         if inputs.is_complex():
             raise InputError("samples must be real numbers; got a complex tensor")
         if inputs.layout != torch.strided:
-            raise InputError("samples must be dense; got a sparse tensor: give x.to_dense()")
+            raise InputError("samples must be dense; got a sparse tensor: pass x.to_dense()")
         return inputs.detach()
     if isinstance(inputs, dict):
-        return {key: _tensors(value) for key, value in inputs.items()}
+        return {key: _to_tensors(value) for key, value in inputs.items()}
     if isinstance(inputs, tuple):
-        return tuple(_tensors(value) for value in inputs)
+        return tuple(_to_tensors(value) for value in inputs)
     if isinstance(inputs, list) and inputs and isinstance(inputs[0], Tensor):
-        raise InputError("a list of tensors is ambiguous: stack samples into one tensor, or give fields as a tuple")
+        raise InputError("a list of tensors is ambiguous: stack samples into one tensor, or pass fields as a tuple")
     try:
         array = np.asarray(inputs)
-    except ValueError as error:  # of rows that are not of one length
+    except ValueError as error:  # rows of different lengths
         raise InputError(
-            f"samples must all have one shape ({first_line(error)}); pad them, and give their lengths or a mask as "
-            "another field"
+            f"all samples must have the same shape ({first_line(error)}); pad them, and pass their lengths or a mask "
+            "as another field"
         ) from error
-    if array.dtype.kind == "O" and array.ndim:  # of numbers, perhaps
+    if array.dtype.kind == "O" and array.ndim:  # possibly an object array of numbers
         with suppress(TypeError, ValueError):
             array = array.astype(np.float64)
     if array.dtype.kind not in "biuf":
         kind = f"an array of {array.dtype}" if array.ndim else type(inputs).__name__
-        raise InputError(f"samples must be numbers; got {kind}; rows with text are given as a frame")
+        raise InputError(f"samples must be numbers; got {kind}; pass rows that contain text as a data frame")
     if array.dtype != np.uint8:
-        with np.errstate(over="ignore"):  # what is too large for float32 is refused by name below
+        with np.errstate(over="ignore"):  # values too large for float32 are reported by _check_samples
             array = array.astype(np.float32, copy=False)
-    return torch.from_numpy(np.require(array, requirements=["C_CONTIGUOUS", "WRITEABLE"]))  # copied only if it is not
+    return torch.from_numpy(np.require(array, requirements=["C_CONTIGUOUS", "WRITEABLE"]))  # copies only if necessary
 
 
-def _samples(x: Tensor, name: str) -> Tensor:
+def _check_samples(x: Tensor, name: str) -> Tensor:
     if x.dim() < 2 or x[:1].numel() == 0 < len(x):
-        raise InputError(f"{name} must have samples along its first axis, (N, ...); got shape {tuple(x.shape)}")
+        raise InputError(f"{name} must have shape (N, ...) with samples along the first axis; got {tuple(x.shape)}")
     if len(x) == 0:
-        raise InputError(f"there are no samples in {name}")
+        raise InputError(f"{name} contains no samples")
     if x.dim() == 4 and x.shape[3] in (1, 3, 4) and x.shape[1] > 4 and x.shape[2] > 4:
-        raise InputError(f"{name} has shape {tuple(x.shape)}; images are (N, C, H, W), with channels first")
+        raise InputError(f"{name} has shape {tuple(x.shape)}; images must be channels-first, (N, C, H, W)")
     if x.dtype == torch.uint8:
-        return x if x.dim() == 4 else as_floats(x)
+        return x if x.dim() == 4 else to_float(x)
     x = x.float()
-    bad = ~torch.isfinite(x)
-    if bad.any():
-        first = tuple(int(i) for i in bad.nonzero()[0])
+    invalid = ~torch.isfinite(x)
+    if invalid.any():
+        first = tuple(int(i) for i in invalid.nonzero()[0])
         raise InputError(
-            f"{name} has {int(bad.sum())} values that are NaN, infinite or too large; "
-            f"the first is {x[first]} at {list(first)}"
+            f"{name} has {int(invalid.sum())} values that are NaN, infinite or too large for float32; the first is "
+            f"{x[first]} at index {list(first)}"
         )
     return x

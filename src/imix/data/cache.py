@@ -1,4 +1,4 @@
-"""Where data sets that were fetched, and clips that were decoded, are kept."""
+"""The folder for downloaded data sets and decoded audio clips."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What training and evaluation ask of data: how many samples, batches of chosen rows, and labels if there are any."""
+"""`Source`, the interface between data and training; `TensorSource`, samples in memory; `Data`, a data set."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -9,16 +9,25 @@ import torch
 from torch import Tensor
 
 from imix.batch import Batch, fields, map_fields, size
-from imix.data.mel import Clip
-from imix.data.table import Table
+from imix.data.tables.table import Table
+from imix.encoders.mel import Clip
 from imix.errors import InputError
-from imix.settings import Reading
+from imix.settings import DataSettings
 
-OF_FINGERPRINT = 1_000  # samples
+FINGERPRINT_SAMPLES = 1_000
 
 
 class Source(ABC):
-    """Samples by row, on some device, with or without labels."""
+    """Samples that are accessed by row number, with or without labels.
+
+    Subclass it to train on data that `imix.data.load` cannot read: implement `__len__`, `batches`, `to` and `take`,
+    and set `labels` if there are any.
+
+    Attributes
+    ----------
+    labels : Tensor of shape (N,) or None
+        Classes 0, 1, ...; -1 means "no label".
+    """
 
     labels: Tensor | None = None
 
@@ -27,49 +36,77 @@ class Source(ABC):
 
     @abstractmethod
     def batches(self, rows: Iterable[Tensor]) -> Iterator[tuple[Batch, Tensor | None]]:
-        """Samples and labels for each tensor of row numbers, in order; a source that streams may read ahead here."""
+        """Yield samples and labels for each tensor of row numbers, in order. May read the next batches in advance.
+
+        Parameters
+        ----------
+        rows : iterable of Tensor of shape (B,)
+            Row numbers of each batch.
+
+        Yields
+        ------
+        samples : Tensor of shape (B, ...), or a tuple, list or dict of such tensors
+        labels : Tensor of shape (B,) or None
+        """
 
     @abstractmethod
     def to(self, device: torch.device) -> "Source":
-        """This source with its batches on that device."""
+        """Return this source with its batches on `device`."""
 
     @abstractmethod
     def take(self, rows: Tensor) -> "Source":
-        """The source of those rows alone."""
+        """Return a source of these rows only."""
 
     def sample(self, n: int) -> Batch:
-        """The first n samples, or all where there are fewer."""
+        """Return the first n samples, or all samples if there are fewer."""
         return next(self.batches([torch.arange(min(n, len(self)))]))[0]
 
     def fingerprint(self) -> str | None:
-        """What samples are known by when they come again; None where they are not in memory and so may change."""
+        """Return a hash that identifies the samples, or None if they are not in memory and may change."""
         return None
 
     def nbytes(self) -> int:
-        """Memory that all samples would take on a device; 0 where the source streams them."""
+        """Return the memory that all samples take on a device; 0 if the source streams them."""
         return 0
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Shape of one sample; None where a sample has several fields."""
+        """Shape of one sample, or None if a sample has several fields."""
         sample = self.sample(1)
         return tuple(sample.shape[1:]) if isinstance(sample, Tensor) else None
 
     @property
     def classes(self) -> int:
-        """Number of classes of the labels, which are 0, 1, ...; 0 where there are no labels."""
+        """Number of classes; 0 without labels."""
         return 0 if self.labels is None else int(self.labels.max()) + 1
 
 
-class Tensors(Source):
-    """Samples held in memory: a tensor (N, ...) or a tuple, list or dict of them, and labels (N,) if any."""
+class TensorSource(Source):
+    """Samples in memory.
+
+    Parameters
+    ----------
+    inputs : Tensor of shape (N, ...), or a tuple, list or dict of such tensors
+        Samples.
+    labels : Tensor of shape (N,), optional
+        Classes 0, 1, ...; -1 means "no label".
+
+    Examples
+    --------
+    >>> source = imix.data.TensorSource(torch.randn(6, 4), torch.tensor([0, 1, 0, 1, 0, 1]))
+    >>> len(source), source.shape, source.classes
+    (6, (4,), 2)
+    >>> x, y = next(source.batches([torch.tensor([0, 5])]))
+    >>> x.shape, y
+    (torch.Size([2, 4]), tensor([0, 1]))
+    """
 
     def __init__(self, inputs: Batch, labels: Tensor | None = None) -> None:
         if size(inputs) == 0:
-            raise InputError("there are no samples in the data")
+            raise InputError("the data contains no samples")
         if labels is not None and labels.shape != (size(inputs),):
             raise InputError(
-                f"{size(inputs)} samples need labels of shape ({size(inputs)},); got {tuple(labels.shape)}"
+                f"labels of {size(inputs)} samples must have shape ({size(inputs)},); got {tuple(labels.shape)}"
             )
         self.inputs = inputs
         self.labels = labels
@@ -78,50 +115,75 @@ class Tensors(Source):
         return size(self.inputs)
 
     def batches(self, rows: Iterable[Tensor]) -> Iterator[tuple[Batch, Tensor | None]]:
-        """Chosen samples and labels, where the data lies."""
+        """Yield samples and labels on the device of the inputs."""
         device = fields(self.inputs)[0].device
-        for chosen in rows.to(device) if isinstance(rows, Tensor) else rows:
-            at = chosen.to(device)
-            yield map_fields(lambda x, at=at: x[at], self.inputs), None if self.labels is None else self.labels[at]
+        for batch_rows in rows.to(device) if isinstance(rows, Tensor) else rows:
+            i = batch_rows.to(device)
+            yield map_fields(lambda x, i=i: x[i], self.inputs), None if self.labels is None else self.labels[i]
 
-    def to(self, device: torch.device) -> "Tensors":
-        """All samples on that device."""
+    def to(self, device: torch.device) -> "TensorSource":
+        """Return this source with all samples on `device`."""
         labels = None if self.labels is None else self.labels.to(device)
-        return Tensors(map_fields(lambda x: x.to(device), self.inputs), labels)
+        return TensorSource(map_fields(lambda x: x.to(device), self.inputs), labels)
 
-    def take(self, rows: Tensor) -> "Tensors":
-        """The source of those rows alone."""
+    def take(self, rows: Tensor) -> "TensorSource":
+        """Return a source of these rows only."""
         labels = None if self.labels is None else self.labels[rows]
-        return Tensors(map_fields(lambda x: x[rows], self.inputs), labels)
+        return TensorSource(map_fields(lambda x: x[rows], self.inputs), labels)
 
     def fingerprint(self) -> str:
-        """By some of them, evenly spread."""
-        n = min(len(self), OF_FINGERPRINT)
-        some = self.take(torch.arange(n) * len(self) // n)
+        """Return a hash of up to 1,000 evenly spaced samples."""
+        n = min(len(self), FINGERPRINT_SAMPLES)
+        chosen = self.take(torch.arange(n) * len(self) // n)
         digest = hashlib.sha256()
-        for values in fields(some.inputs):
+        for values in fields(chosen.inputs):
             digest.update(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()[:16]
 
     def nbytes(self) -> int:
-        """Memory the samples take."""
+        """Return the memory that the samples take."""
         return sum(field.nbytes for field in fields(self.inputs))
 
 
 @dataclass(frozen=True)
 class Data:
-    """A data set: training samples, test samples if it has them, and what its classes are called if that is known.
+    """A data set: training samples and, optionally, test samples and a description of both.
 
-    `reading` is how it was read, `table` how the columns of a table became numbers, `names` what samples that are files
-    are called, training samples before test samples, and `augment` how views are made unless settings say it. `clip` is
-    what sounds have in common, `noise` what their views may be mixed with.
+    Parameters
+    ----------
+    name : str
+        Name of the data set, path, or "in-memory data".
+    train : Source
+        Training samples.
+    test : Source, optional
+        Test samples, of the same shape.
+    class_names : sequence of str
+        Names of the classes, if they are known.
+    settings : DataSettings
+        The options with which the data was read.
+    table : Table, optional
+        How the columns of a table are encoded as numbers.
+    names : sequence of str
+        Names of the samples, if they are files: training samples, then test samples.
+    augment : str
+        Default for `Settings.augment`.
+    clip : Clip, optional
+        Format of audio clips.
+    noise : Tensor of shape (M, 1, L), optional
+        Recordings of noise to mix into views of audio clips.
+
+    Examples
+    --------
+    >>> data = imix.data.load("digits")
+    >>> len(data.train), len(data.test), data.classes
+    (1297, 500, 10)
     """
 
     name: str
     train: Source
     test: Source | None = None
     class_names: Sequence[str] = ()
-    reading: Reading = field(default_factory=Reading)
+    settings: DataSettings = field(default_factory=DataSettings)
     table: Table | None = None
     names: Sequence[str] = ()
     augment: str = "none"
@@ -136,17 +198,17 @@ class Data:
 
     @property
     def classes(self) -> int:
-        """Number of classes of training and test samples together: one that is rare may be in the test part alone."""
+        """Number of classes of training and test samples; a rare class may occur in the test samples only."""
         return max(part.classes for part in (self.train, self.test) if part is not None)
 
     @property
-    def called(self) -> list[str]:
-        """What the classes are called: their names, or else their numbers."""
+    def shown_classes(self) -> list[str]:
+        """Names of the classes, or their numbers if the names are unknown."""
         return list(self.class_names) or [str(number) for number in range(self.classes)]
 
 
 def take_fraction(data: Data, fraction: float) -> Data:
-    """Data with that share of its training samples: of each class alike where there are labels, drawn once."""
+    """Keep a fraction of the training samples, the same of each class; the choice is always the same."""
     if fraction == 1:
         return data
     n, labels = len(data.train), data.train.labels

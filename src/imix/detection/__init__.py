@@ -1,51 +1,87 @@
-"""What an encoder is worth for finding objects: fine-tuned as a Faster R-CNN on images in VOC's format."""
+"""Evaluates an encoder by fine-tuning it as a Faster R-CNN on images in the format of PASCAL VOC."""
 
 from dataclasses import asdict
 from pathlib import Path
 
-from imix import distributed, ranks
-from imix.detection.finetune import Detection, finetune
-from imix.detection.precision import Precision, average_precision
-from imix.detection.voc import read_voc
+from imix.detection.average_precision import AveragePrecision, Detections, GroundTruth, average_precision
+from imix.detection.finetune import finetune
+from imix.detection.hyperparameters import Detection
+from imix.detection.voc import AnnotatedImage, DetectionDataset, read_voc
 from imix.errors import InputError
-from imix.result import Result
 from imix.run import Run, as_run
-from imix.train.device import pick_device, uses_bf16
+from imix.run.result import Result
+from imix.runtime import distributed, launch
+from imix.runtime.device import pick_device, uses_bf16
 
-__all__ = ["Detection", "Precision", "average_precision", "detect", "finetune", "read_voc"]
+__all__ = [
+    "AnnotatedImage",
+    "AveragePrecision",
+    "Detection",
+    "DetectionDataset",
+    "Detections",
+    "GroundTruth",
+    "average_precision",
+    "detect",
+    "finetune",
+    "read_voc",
+]
 
 
 def detect(
     run: "Run | str | Path",
     data_dir: str | Path,
-    protocol: Detection = Detection(),
+    hyperparameters: Detection = Detection(),
     device: str = "auto",
     progress: bool = True,
 ) -> Result:
-    """Average precision of a run's encoder, fine-tuned end to end as a detector on a folder in VOC's format.
+    """Fine-tune a copy of a run's encoder as an object detector, and measure its average precision.
 
-    The run's own encoder stays as it is. A fine-tuning that was stopped goes on from detection.pt in the run folder.
-    The result is added to the run folder's evaluations.jsonl. Started by torchrun, ranks share every batch.
+    The result is added to evaluations.jsonl in the run folder. An interrupted fine-tuning is resumed from detection.pt
+    in the run folder. Under torchrun, the ranks share each batch.
+
+    Parameters
+    ----------
+    run : Run, str or Path
+        A run with a ResNet encoder, or its folder.
+    data_dir : str or Path
+        Folder with training and test images in the format of PASCAL VOC; see `read_voc`.
+    hyperparameters : Detection
+        Hyperparameters of the fine-tuning. Default: MoCo's for PASCAL VOC, which the paper uses.
+    device : str
+        "auto", "cpu", "cuda" or "cuda:N".
+    progress : bool
+        Report progress on stderr.
+
+    Returns
+    -------
+    Result
+        The value is the average precision over IoU thresholds from 0.5 to 0.95; `details` has "ap50", "ap75" and
+        "per_class".
+
+    Examples
+    --------
+    >>> result = detect("runs/x", "VOCdevkit", Detection(iterations=6_000))  # doctest: +SKIP
     """
     from torchvision.models import ResNet
 
     run = as_run(run)
     if not isinstance(run.encoder[-1], ResNet):
         name = run.config["architecture"]["encoder"]
-        kind = type(run.encoder[-1]).__name__ if name == "custom" else name
-        raise InputError(f"detection needs a ResNet (resnet18 to resnet152); the run's encoder is {kind}")
+        name = type(run.encoder[-1]).__name__ if name == "custom" else name
+        raise InputError(f"detection needs a ResNet (resnet18 to resnet152); the run's encoder is {name}")
     train, test = read_voc(data_dir)
-    joined = ranks.start()
+    joined_ranks = launch.join_ranks()
     try:
-        where = pick_device(device)
-        bf16 = uses_bf16(run.settings, where)
-        with ranks.naming_lost_ranks():
-            details = asdict(finetune(run.encoder, train, test, protocol, where, run.path, bf16, progress))
-        constants = asdict(protocol) | {"train": len(train), "test": len(test), "bf16": bf16}
-        result = Result("detection", str(data_dir), details.pop("ap"), constants, details)
+        torch_device = pick_device(device)
+        bf16 = uses_bf16(run.settings, torch_device)
+        with launch.report_lost_ranks():
+            result = finetune(run.encoder, train, test, hyperparameters, torch_device, run.path, bf16, progress)
+        details = asdict(result)
+        used = asdict(hyperparameters) | {"train": len(train), "test": len(test), "bf16": bf16}
+        evaluation = Result("detection", str(data_dir), details.pop("ap"), used, details)
         if distributed.rank() == 0:
-            run.keep(result)
+            run.add_result(evaluation)
     finally:
-        if joined:
-            ranks.stop()
-    return result
+        if joined_ranks:
+            launch.leave_ranks()
+    return evaluation

@@ -1,12 +1,8 @@
-"""Images with boxes around their objects, in the folders and files of PASCAL VOC.
+"""Images with boxes around their objects, in the folder layout and file formats of PASCAL VOC.
 
-    VOC2007/JPEGImages/000005.jpg        the images
-    VOC2007/Annotations/000005.xml       their objects: name, box, whether it is difficult
-    VOC2007/ImageSets/Main/trainval.txt  which images belong to a part, one name a line
-
-The years lie side by side, in the folder that is given or in VOCdevkit below it; training images are those of every
-year's trainval, test images those of 2007's test. A single folder with Annotations of one's own is read too: it is
-trained on trainval or train and tested on test or val.
+VOC2007/JPEGImages/000005.jpg        the images
+VOC2007/Annotations/000005.xml       their objects: name, box, whether it is difficult
+VOC2007/ImageSets/Main/trainval.txt  the images of a split, one name per line
 """
 
 import sys
@@ -20,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imix.data.folder import ahead
-from imix.detection.precision import Truth
+from imix.data.media.folder import prefetch
+from imix.detection.average_precision import GroundTruth
 from imix.errors import InputError, first_line
 
 # fmt: off
-CLASSES = (
+VOC_CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog",
     "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
 )
@@ -33,183 +29,214 @@ CLASSES = (
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG")
 THREADS = 8  # that read annotations
-AHEAD = 64  # images that are decoded ahead
+PREFETCHED_IMAGES = 64
 
-Sample = tuple[Tensor, dict[str, Tensor]]  # an image as bytes, and its "boxes" and "labels"
+Sample = tuple[Tensor, dict[str, Tensor]]  # image (C, H, W) in bytes, and its "boxes" and "labels"
 
 
 @dataclass(frozen=True)
-class Scene:
+class AnnotatedImage:
     """An image file and its objects."""
 
     path: Path
-    truth: Truth
+    ground_truth: GroundTruth
 
 
 @dataclass(frozen=True)
-class Scenes:
-    """The images of a part of the data; classes are numbered from 0 in this order."""
+class DetectionDataset:
+    """Annotated images; labels are indices into `class_names`."""
 
-    scenes: tuple[Scene, ...]
-    classes: tuple[str, ...]
+    images: tuple[AnnotatedImage, ...]
+    class_names: tuple[str, ...]
 
     def __len__(self) -> int:
-        return len(self.scenes)
+        return len(self.images)
 
 
 @dataclass(frozen=True)
-class _Parsed:
-    """What an annotation says; boxes without area are left out and counted."""
+class _Annotation:
+    """The content of an annotation file; boxes without area are only counted."""
 
+    path: Path
     image: Path
-    annotation: Path
     names: list[str]
     boxes: list[tuple[float, float, float, float]]
     difficult: list[bool]
-    skipped: int
+    n_empty_boxes: int
 
 
-class _Builder(ElementTree.TreeBuilder):
-    """Elements without any declaration, so that no entity can be defined, in whatever encoding."""
+class _SafeTreeBuilder(ElementTree.TreeBuilder):
+    """Rejects document type declarations, so that a file cannot define entities that expand without limit."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
-        """Refuse it."""
-        raise InputError("it declares a document type, which annotations have no need of")
+        """Raise InputError."""
+        raise InputError("document type declarations are not allowed")
 
 
-def read_voc(root: str | Path) -> tuple[Scenes, Scenes]:
-    """Training and test images of a folder in VOC's format.
+def read_voc(root: str | Path) -> tuple[DetectionDataset, DetectionDataset]:
+    """Read the training and test images of a folder in the format of PASCAL VOC.
 
-    Classes are VOC's twenty if every name is one of them, otherwise the names that the training images have, sorted.
+    Parameters
+    ----------
+    root : str or Path
+        Either a folder with VOC2007, VOC2012 and so on, or a VOCdevkit folder that contains them: training images are
+        the `trainval` split of every year, test images the `test` split of 2007. Or a single folder with Annotations,
+        JPEGImages and ImageSets/Main: training images are `trainval` or `train`, test images `test` or `val`.
+
+    Returns
+    -------
+    train, test : DetectionDataset
+        The classes are the twenty of VOC if they include every class name of the training images, otherwise these
+        names, sorted.
+
+    Raises
+    ------
+    InputError
+        If a file is missing or invalid, or a class does not occur in the training images.
+
+    Examples
+    --------
+    >>> train, test = read_voc("VOCdevkit")  # doctest: +SKIP
+    >>> len(train), train.class_names[:2]  # doctest: +SKIP
+    (16551, ('aeroplane', 'bicycle'))
     """
     root = Path(root)
-    train_lists, test_list = _parts(root)
-    train, test = _parse_lists(train_lists), _parse_lists([test_list])
-    found = {name for parsed in train for name in parsed.names}
-    if not found:
+    train_lists, test_list = _split_files(root)
+    train, test = _read_annotations(train_lists), _read_annotations([test_list])
+    names = {name for annotation in train for name in annotation.names}
+    if not names:
         raise InputError(f"the training images in {str(root)!r} have no objects")
-    classes = CLASSES if found <= set(CLASSES) else tuple(sorted(found))
-    if skipped := sum(parsed.skipped for parsed in (*train, *test)):
-        print(f"{root}: {skipped} boxes without area were left out", file=sys.stderr)
-    return tuple(Scenes(tuple(_scene(each, classes) for each in part), classes) for part in (train, test))  # type: ignore[return-value]
+    class_names = VOC_CLASSES if names <= set(VOC_CLASSES) else tuple(sorted(names))
+    if n_empty_boxes := sum(annotation.n_empty_boxes for annotation in (*train, *test)):
+        print(f"{root}: ignored {n_empty_boxes} boxes without area", file=sys.stderr)
+    return _dataset(train, class_names), _dataset(test, class_names)
 
 
-def decoded(scenes: Iterable[Scene], mode: str, difficult: bool) -> Iterator[Sample]:
-    """Images as bytes (C, H, W) with their objects, in order, some of them ahead."""
-    return ahead(lambda scene: _decode(scene, mode, difficult), scenes, AHEAD)
+def load_samples(images: Iterable[AnnotatedImage], mode: str, include_difficult: bool) -> Iterator[Sample]:
+    """Decode images, in order and ahead of use; `mode` is Pillow's "RGB" or "L"."""
+    return prefetch(lambda image: _load_sample(image, mode, include_difficult), images, PREFETCHED_IMAGES)
 
 
-def _decode(scene: Scene, mode: str, difficult: bool) -> Sample:
+def _load_sample(annotated: AnnotatedImage, mode: str, include_difficult: bool) -> Sample:
     from PIL import Image
 
+    path, objects = annotated.path, annotated.ground_truth
     try:
-        with Image.open(scene.path) as opened:
-            pixels = np.array(opened.convert(mode))
-    except Exception as error:  # a broken file fails in many ways, all of them the file's fault
-        raise InputError(f"{scene.path} cannot be decoded ({first_line(error)}); mend it or take it away") from error
+        with Image.open(path) as file:
+            pixels = np.array(file.convert(mode))
+    except Exception as error:  # a broken file can raise almost any exception
+        raise InputError(f"{path} cannot be decoded ({first_line(error)}); repair or remove it") from error
     image = torch.from_numpy(pixels.reshape(*pixels.shape[:2], -1)).permute(2, 0, 1).contiguous()
     height, width = image.shape[1:]
-    chosen = scene.truth.boxes[difficult | ~scene.truth.difficult].clip(0, [width, height, width, height])
-    labels = scene.truth.labels[difficult | ~scene.truth.difficult]
-    inside = (chosen[:, 2:] > chosen[:, :2]).all(1)
+    included = include_difficult | ~objects.difficult
+    boxes, labels = objects.boxes[included].clip(0, [width, height, width, height]), objects.labels[included]
+    has_area = (boxes[:, 2:] > boxes[:, :2]).all(1)
     return image, {
-        "boxes": torch.from_numpy(chosen[inside]).float(),
-        "labels": torch.from_numpy(labels[inside]) + 1,  # 0 is the background
+        "boxes": torch.from_numpy(boxes[has_area]).float(),
+        "labels": torch.from_numpy(labels[has_area]) + 1,  # 0 is the background
     }
 
 
-def _parts(root: Path) -> tuple[list[Path], Path]:
-    """The lists of training images, and the list of test images."""
+def _split_files(root: Path) -> tuple[list[Path], Path]:
+    """Return the lists of training images, and the list of test images."""
     if not root.is_dir():
-        raise InputError(f"no folder {str(root)!r}; give one with VOC2007 and VOC2012, or one with Annotations")
+        raise InputError(f"no folder {str(root)!r}; it must contain VOC2007 and VOC2012, or Annotations")
     if (root / "Annotations").is_dir():
-        return _parts_of_one(root)
-    for place in (root, root / "VOCdevkit"):
-        years = sorted(path for path in place.glob("VOC[0-9][0-9][0-9][0-9]") if path.is_dir())
+        return _split_files_of_single_folder(root)
+    for parent in (root, root / "VOCdevkit"):
+        years = sorted(path for path in parent.glob("VOC[0-9][0-9][0-9][0-9]") if path.is_dir())
         if years:
             break
     else:
-        raise InputError(f"{str(root)!r} has neither VOC2007, VOCdevkit nor Annotations in it")
-    train = [_list(year, "trainval") for year in years if _list(year, "trainval").is_file()]
-    test = _list(place / "VOC2007", "test")
+        raise InputError(f"{str(root)!r} contains neither VOC2007, VOCdevkit nor Annotations")
+    train = [_split_file(year, "trainval") for year in years if _split_file(year, "trainval").is_file()]
+    test = _split_file(parent / "VOC2007", "test")
     if not train:
-        raise InputError(f"no year in {str(place)!r} has ImageSets/Main/trainval.txt")
+        raise InputError(f"none of the years in {str(parent)!r} has ImageSets/Main/trainval.txt")
     if not test.is_file():
-        raise InputError(f"no {test}: the test images are those of VOC2007's test part")
+        raise InputError(f"no file {test}; the test images are the test split of VOC2007")
     return train, test
 
 
-def _parts_of_one(folder: Path) -> tuple[list[Path], Path]:
-    """The same for a single folder; where val is the test, trainval would hold it, so only train will do."""
+def _split_files_of_single_folder(folder: Path) -> tuple[list[Path], Path]:
+    # trainval includes val, so it is not used if val is the test split.
     for train, test in (("trainval", "test"), ("train", "test"), ("train", "val")):
-        if _list(folder, train).is_file() and _list(folder, test).is_file():
-            return [_list(folder, train)], _list(folder, test)
-    wanted = "trainval.txt or train.txt, and test.txt; or train.txt and val.txt"
-    raise InputError(f"{str(folder / 'ImageSets' / 'Main')!r} must have {wanted}")
+        if _split_file(folder, train).is_file() and _split_file(folder, test).is_file():
+            return [_split_file(folder, train)], _split_file(folder, test)
+    required = "trainval.txt or train.txt, and test.txt; or train.txt and val.txt"
+    raise InputError(f"{str(folder / 'ImageSets' / 'Main')!r} must contain {required}")
 
 
-def _list(folder: Path, part: str) -> Path:
-    return folder / "ImageSets" / "Main" / f"{part}.txt"
+def _split_file(folder: Path, split: str) -> Path:
+    return folder / "ImageSets" / "Main" / f"{split}.txt"
 
 
-def _parse_lists(lists: Sequence[Path]) -> list[_Parsed]:
-    """The annotations of every image in these lists."""
-    parsed: list[_Parsed] = []
-    for path in lists:
+def _read_annotations(split_files: Sequence[Path]) -> list[_Annotation]:
+    """Read the annotations of all images in these lists."""
+    annotations: list[_Annotation] = []
+    for path in split_files:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         names = [line.split()[0] for line in lines if line.strip()]
         if not names:
-            raise InputError(f"{path} names no images")
+            raise InputError(f"{path} lists no images")
         folder = path.parents[2]
         with ThreadPoolExecutor(THREADS) as pool:
-            parsed += pool.map(lambda name, folder=folder: _parse(folder, name), names)
-    return parsed
+            annotations += pool.map(lambda name, folder=folder: _read_annotation(folder, name), names)
+    return annotations
 
 
-def _parse(folder: Path, name: str) -> _Parsed:
-    """One image's annotation."""
+def _read_annotation(folder: Path, name: str) -> _Annotation:
+    """Read the annotation of one image."""
     path = folder / "Annotations" / f"{name}.xml"
-    image = next((found for end in SUFFIXES if (found := folder / "JPEGImages" / f"{name}{end}").is_file()), None)
+    candidates = (folder / "JPEGImages" / f"{name}{suffix}" for suffix in SUFFIXES)
+    image = next((candidate for candidate in candidates if candidate.is_file()), None)
     if image is None:
-        raise InputError(f"no image {folder / 'JPEGImages' / name}.jpg, which {folder / 'ImageSets'} lists")
+        raise InputError(f"no image {folder / 'JPEGImages' / name}.jpg, which is listed in {folder / 'ImageSets'}")
     try:
-        top = ElementTree.XML(path.read_bytes(), ElementTree.XMLParser(target=_Builder()))
+        root = ElementTree.XML(path.read_bytes(), ElementTree.XMLParser(target=_SafeTreeBuilder()))
     except FileNotFoundError:
-        raise InputError(f"no annotation {path} of the image {image.name}") from None
+        raise InputError(f"no annotation {path} for the image {image.name}") from None
     except (ElementTree.ParseError, InputError, ValueError, LookupError) as error:
         raise InputError(f"{path} cannot be read: {first_line(error)}") from error
-    names, boxes, difficult, skipped = [], [], [], 0
-    for thing in top.findall("object"):
-        left, upper, right, lower = (_number(path, thing, f"bndbox/{side}") for side in SIDES)
-        box = (left - 1, upper - 1, right, lower)  # pixels are counted from 1, and the last one belongs to the box
+    names, boxes, difficult, n_empty_boxes = [], [], [], 0
+    for element in root.findall("object"):
+        left, top, right, bottom = (_read_number(path, element, f"bndbox/{side}") for side in SIDES)
+        box = (left - 1, top - 1, right, bottom)  # VOC counts pixels from 1, and the box includes the last one
         if box[2] <= box[0] or box[3] <= box[1]:
-            skipped += 1
+            n_empty_boxes += 1
             continue
-        label = (thing.findtext("name") or "").strip()
-        if not label:
+        class_name = (element.findtext("name") or "").strip()
+        if not class_name:
             raise InputError(f"{path} has an object without a name")
-        names.append(label)
+        names.append(class_name)
         boxes.append(box)
-        difficult.append((thing.findtext("difficult") or "0").strip() == "1")
-    return _Parsed(image, path, names, boxes, difficult, skipped)
+        difficult.append((element.findtext("difficult") or "0").strip() == "1")
+    return _Annotation(path, image, names, boxes, difficult, n_empty_boxes)
 
 
-def _number(path: Path, thing: ElementTree.Element, where: str) -> float:
-    text = thing.findtext(where)
+def _read_number(path: Path, element: ElementTree.Element, tag: str) -> float:
+    text = element.findtext(tag)
     try:
         value = float(text or "")
         if np.isfinite(value):
             return value
     except ValueError:
         pass
-    raise InputError(f"{path} has an object whose {where} is {text!r}; it must be a number")
+    raise InputError(f"{path}: {tag} of an object must be a number; got {text!r}")
 
 
-def _scene(parsed: _Parsed, classes: Sequence[str]) -> Scene:
-    """An image with its classes as numbers."""
-    for name in parsed.names:
-        if name not in classes:
-            raise InputError(f"{parsed.annotation} has an object {name!r}; the classes are {', '.join(classes)}")
-    labels = np.array([classes.index(name) for name in parsed.names], np.int64)
-    boxes = np.array(parsed.boxes, np.float32).reshape(-1, 4)
-    return Scene(parsed.image, Truth(boxes, labels, np.array(parsed.difficult, bool)))
+def _dataset(annotations: Sequence[_Annotation], class_names: tuple[str, ...]) -> DetectionDataset:
+    """Convert class names to indices."""
+    images = []
+    for annotation in annotations:
+        for name in annotation.names:
+            if name not in class_names:
+                raise InputError(
+                    f"{annotation.path} has an object of the unknown class {name!r}; the classes of the training "
+                    f"images are {', '.join(class_names)}"
+                )
+        labels = np.array([class_names.index(name) for name in annotation.names], np.int64)
+        boxes = np.array(annotation.boxes, np.float32).reshape(-1, 4)
+        ground_truth = GroundTruth(boxes, labels, np.array(annotation.difficult, bool))
+        images.append(AnnotatedImage(annotation.image, ground_truth))
+    return DetectionDataset(tuple(images), class_names)

@@ -1,4 +1,4 @@
-"""Encoders by name; any `nn.Module` that gives (N, F) serves as well."""
+"""Encoders by name. Any `nn.Module` that maps a batch to features (N, F) can be used as well."""
 
 import math
 import re
@@ -9,91 +9,130 @@ from itertools import chain
 import torch
 from torch import nn
 
-from imix.encoders.heads import head
+from imix.encoders.heads import build_head
 from imix.encoders.mlp import MLP, PAPER_WIDTHS
 from imix.encoders.resnet import DEPTHS, resnet
-from imix.encoders.small import Convolutions, small_mlp
+from imix.encoders.small import SmallConvNet, small_mlp
 from imix.errors import InputError, first_line
-from imix.settings import SMALL_SIDE
+from imix.settings import SMALL_IMAGE_SIZE
 
-__all__ = ["MLP", "build", "evaluating", "head", "lent_to", "resnet", "width_of"]
+__all__ = ["MLP", "build", "build_head", "eval_mode", "infer_width", "resnet", "temporarily_on"]
 
 NAMES = (
-    "small, mlp (or mlp:256-256-1024, with :bn at the end for an activated embedding), "
+    "small, mlp (or mlp:256-256-1024 for these widths; append :bn for batch normalization after the column embedding), "
     + ", ".join(f"resnet{depth}" for depth in DEPTHS)
-    + " (with :small or :standard for the stem), timm:NAME"
+    + " (append :small or :standard for the stem), timm:NAME"
 )
 
 
 def build(name: str, shape: Sequence[int], groups: Sequence[int] = ()) -> nn.Module:
-    """The encoder of that name for samples of that shape (without the batch axis).
+    """Build an encoder by name.
 
-    "small" suits the shape: an MLP for rows (F,), convolutions for sequences (C, L) and images (C, H, W). "mlp" is the
-    paper's tabular network, "mlp:256-256-1024" the same with those widths (the last one before maxout). All of them
-    embed the column `groups` of a table first ("mlp:bn": with batch normalisation and ReLU). "resnet18" to "resnet152"
-    take the small stem up to 64 pixels and the standard one above, unless ":small" or ":standard" says. "timm:NAME" is
-    that model of timm, without its classifier.
+    Parameters
+    ----------
+    name : str
+        One of
+
+        - "small": fits the shape. An MLP for rows (F,), convolutions for sequences (C, L) and images (C, H, W).
+        - "mlp": the paper's tabular network. "mlp:256-256-1024" sets the layer widths (the last one before maxout),
+          "mlp:bn" adds batch normalization and ReLU after the column embedding.
+        - "resnet18", "resnet34", "resnet50", "resnet101" or "resnet152": the stem is small for images up to 64 pixels
+          and standard above. Append ":small" or ":standard" to choose it.
+        - "timm:NAME": this model of timm, untrained and without its classifier.
+    shape : sequence of int
+        Shape of one sample, without the batch axis.
+    groups : sequence of int
+        Sizes of the column groups of a table, which the MLPs embed separately.
+
+    Returns
+    -------
+    nn.Module
+        Maps (N, *shape) to features (N, F). Its attribute `width` is F.
+
+    Examples
+    --------
+    >>> encoder = imix.encoders.build("mlp:32-64", (20,))
+    >>> encoder(torch.randn(8, 20)).shape
+    torch.Size([8, 16])
     """
     if name == "small":
         if len(shape) in (2, 3):
-            return Convolutions(shape[0], axes=len(shape) - 1)
+            return SmallConvNet(shape[0], axes=len(shape) - 1)
         return small_mlp(math.prod(shape), groups)
     if match := re.fullmatch(r"mlp(?::([1-9]\d*(?:-[1-9]\d*)*))?(:bn)?", name):
         widths = [int(width) for width in match[1].split("-")] if match[1] else PAPER_WIDTHS
-        return MLP(math.prod(shape), widths, groups=groups, activated=bool(match[2]))
+        return MLP(math.prod(shape), widths, groups=groups, activate_embedding=bool(match[2]))
     if match := re.fullmatch(r"resnet(\d+)(?::(small|standard))?", name):
         if len(shape) != 3 and int(match[1]) in DEPTHS:
             raise InputError(f"encoder {name!r} takes images (C, H, W); got samples of shape {tuple(shape)}")
-        stem = match[2] or ("small" if max(shape[1:], default=0) <= SMALL_SIDE else "standard")
+        stem = match[2] or ("small" if max(shape[1:], default=0) <= SMALL_IMAGE_SIZE else "standard")
         return resnet(int(match[1]), channels=shape[0], stem="small" if stem == "small" else "standard")
     if name.startswith("timm:"):
-        return _from_timm(name.removeprefix("timm:"), shape)
+        return _build_timm(name.removeprefix("timm:"), shape)
     raise InputError(f"unknown encoder {name!r}; choose from {NAMES}")
 
 
-def _from_timm(name: str, shape: Sequence[int]) -> nn.Module:
-    """A model of timm, untrained, without its classifier."""
+def _build_timm(name: str, shape: Sequence[int]) -> nn.Module:
+    """Build an untrained timm model without its classifier."""
     if len(shape) != 3:
-        raise InputError(f"encoders of timm take images (C, H, W); got samples of shape {tuple(shape)}")
+        raise InputError(f"encoder 'timm:{name}' takes images (C, H, W); got samples of shape {tuple(shape)}")
     try:
         import timm
     except ImportError as error:
-        raise InputError(f"encoder 'timm:{name}' needs the extra: pip install 'imix-ssl[timm]'") from error
+        raise InputError(f"encoder 'timm:{name}' needs timm: pip install 'imix-ssl[timm]'") from error
     try:
         model = timm.create_model(name, pretrained=False, num_classes=0, in_chans=shape[0])
         model.width = getattr(model, "head_hidden_size", None) or model.num_features
         return model
     except (RuntimeError, TypeError) as error:
-        raise InputError(f"timm cannot make {name!r}: {first_line(error)}") from error
+        raise InputError(f"timm cannot build {name!r}: {first_line(error)}") from error
 
 
-def width_of(encoder: nn.Module) -> int | None:
-    """How many features an encoder gives, where the module says so itself; None where it does not."""
-    for name in ("width", "head_hidden_size", "num_features", "out_features"):  # timm's two in the order of their truth
+def infer_width(encoder: nn.Module) -> int | None:
+    """Return the feature dimension of an encoder without running it.
+
+    Parameters
+    ----------
+    encoder : nn.Module
+        Searched for an attribute `width`, `head_hidden_size`, `num_features` or `out_features`; of an
+        `nn.Sequential`, the last module is searched.
+
+    Returns
+    -------
+    int or None
+        None if there is no such attribute.
+
+    Examples
+    --------
+    >>> imix.encoders.infer_width(torch.nn.Linear(20, 12))
+    12
+    """
+    # Some timm models have both attributes; head_hidden_size is then the true output dimension.
+    for name in ("width", "head_hidden_size", "num_features", "out_features"):
         if isinstance(width := getattr(encoder, name, None), int):
             return width
     if isinstance(encoder, nn.Sequential) and len(encoder):
-        return width_of(encoder[-1])
+        return infer_width(encoder[-1])
     return None
 
 
 @contextmanager
-def lent_to(device: torch.device, module: nn.Module) -> Iterator[nn.Module]:
-    """The module on that device, and where it was afterwards: it is somebody's, who may use it next."""
-    home = next((part.device for part in chain(module.parameters(), module.buffers())), device)
+def temporarily_on(device: torch.device, module: nn.Module) -> Iterator[nn.Module]:
+    """Move the module to `device` and back to its previous device afterwards."""
+    previous = next((tensor.device for tensor in chain(module.parameters(), module.buffers())), device)
     try:
         yield module.to(device)
     finally:
-        module.to(home)
+        module.to(previous)
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """The module in evaluation mode, each part back in its own mode afterwards."""
-    modes = [(part, part.training) for part in module.modules()]
+def eval_mode(module: nn.Module) -> Iterator[None]:
+    """Switch the module to eval mode and restore the mode of each submodule afterwards."""
+    modes = [(submodule, submodule.training) for submodule in module.modules()]
     module.eval()
     try:
         yield
     finally:
-        for part, mode in modes:
-            part.training = mode
+        for submodule, mode in modes:
+            submodule.training = mode

@@ -1,4 +1,4 @@
-"""The paper's tabular network: an input embedding by column group, Linear-BN-ReLU layers, and maxout at the end."""
+"""The paper's tabular network: an embedding per column group, Linear-BN-ReLU layers, and maxout at the end."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from imix.errors import InputError
 
 PAPER_WIDTHS = (2048, 2048, 4096, 4096, 8192)
-EMBEDDING = 64
+MIN_EMBEDDING = 64  # units per column group, as in the paper
 
 
 class Maxout(nn.Module):
-    """The maximum over each `pieces` consecutive units: (N, F) -> (N, F / pieces)."""
+    """Maximum over every `pieces` consecutive units: (N, F) to (N, F / pieces)."""
 
     def __init__(self, pieces: int) -> None:
         super().__init__()
@@ -25,32 +25,46 @@ class Maxout(nn.Module):
 
 
 class ColumnEmbedding(nn.Module):
-    """Each group of consecutive columns through a linear layer of its own: (N, F) -> (N, width).
+    """A separate linear layer for each group of consecutive columns: (N, F) to (N, width).
 
-    A group gets 64 numbers, as in the paper's experiments, or as many as it has columns where these are more.
+    A group is embedded in 64 units, as in the paper's experiments, or in as many as it has columns if that is more.
     """
 
     def __init__(self, groups: Sequence[int]) -> None:
         super().__init__()
         self.groups = list(groups)
-        self.embeddings = nn.ModuleList(nn.Linear(columns, max(EMBEDDING, columns)) for columns in groups)
-        self.width = sum(max(EMBEDDING, columns) for columns in groups)
+        self.embeddings = nn.ModuleList(nn.Linear(columns, max(MIN_EMBEDDING, columns)) for columns in groups)
+        self.width = sum(max(MIN_EMBEDDING, columns) for columns in groups)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Embed a table."""
+        """Return the concatenated embeddings of the groups."""
         parts = x.split(self.groups, dim=1)
         return torch.cat([embed(part) for embed, part in zip(self.embeddings, parts, strict=True)], 1)
 
 
 class MLP(nn.Module):
-    """Linear-BN-ReLU layers and a last linear one with maxout: (N, inputs, ...) -> (N, widths[-1] / maxout).
+    """The paper's tabular network: Linear-BN-ReLU layers, then a linear layer with maxout.
 
-    The default widths are the paper's (2048-2048-4096-4096-8192, maxout over 4: 2048 features). `groups` are the sizes
-    of column groups that get a linear embedding each first, if they are several: (10, 4, 40) on CovType in the paper's
-    experiments. `activated` puts batch normalisation and ReLU after the embedding, as on Higgs with its one group.
+    Parameters
+    ----------
+    inputs : int
+        Number of inputs per sample. Samples of any shape are flattened.
+    widths : sequence of int
+        Units of each layer, the last one before maxout. The default is the paper's, which gives 2048 features.
+    maxout : int
+        Number of units over which maxout takes the maximum.
+    groups : sequence of int
+        Sizes of the column groups, which are embedded separately if there are several: (10, 4, 40) for CovType in the
+        paper.
+    activate_embedding : bool
+        Embed the columns even if they are one group, and add batch normalization and ReLU after the embedding, as for
+        Higgs in the paper.
 
-    >>> MLP(54, widths=(32, 32), groups=(10, 4, 40)).width
-    8
+    Examples
+    --------
+    >>> encoder = imix.encoders.MLP(54, widths=(32, 32), groups=(10, 4, 40))
+    >>> encoder.width, encoder(torch.randn(6, 54)).shape
+    (8, torch.Size([6, 8]))
     """
 
     def __init__(
@@ -59,19 +73,21 @@ class MLP(nn.Module):
         widths: Sequence[int] = PAPER_WIDTHS,
         maxout: int = 4,
         groups: Sequence[int] = (),
-        activated: bool = False,
+        activate_embedding: bool = False,
     ) -> None:
         super().__init__()
         if widths[-1] % maxout:
-            raise InputError(f"the last width must be a multiple of maxout={maxout}; got {widths[-1]}")
+            raise InputError(f"the last of widths must be a multiple of maxout={maxout}; got {widths[-1]}")
         if groups and sum(groups) != inputs:
-            raise InputError(f"column groups {tuple(groups)} must sum to the {inputs} columns of the table")
+            raise InputError(f"groups must sum to the number of inputs, {inputs}; got {tuple(groups)}")
         layers: list[nn.Module] = [nn.Flatten()]
         sizes = [inputs, *widths]
-        if len(groups) > 1 or activated:  # one linear layer before another adds nothing
+        if len(groups) > 1 or activate_embedding:  # one linear layer before another adds nothing
             embedding = ColumnEmbedding(groups or [inputs])
             sizes[0] = embedding.width
-            layers += [embedding, *([nn.BatchNorm1d(embedding.width), nn.ReLU(inplace=True)] if activated else [])]
+            layers.append(embedding)
+            if activate_embedding:
+                layers += [nn.BatchNorm1d(embedding.width), nn.ReLU(inplace=True)]
         for previous, width in pairwise(sizes[:-1]):
             layers += [nn.Linear(previous, width), nn.BatchNorm1d(width), nn.ReLU(inplace=True)]
         layers += [nn.Linear(sizes[-2], sizes[-1]), Maxout(maxout)]
@@ -79,5 +95,5 @@ class MLP(nn.Module):
         self.width = widths[-1] // maxout
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features of a batch."""
+        """Return features (N, width)."""
         return self.layers(x)

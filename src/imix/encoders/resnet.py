@@ -1,4 +1,4 @@
-"""ResNets for small and large images with any number of channels: torchvision's, with the paper's small stem."""
+"""torchvision's ResNets for images of any size and any number of channels, with the paper's stem for small images."""
 
 from typing import Literal
 
@@ -11,17 +11,36 @@ DEPTHS = (18, 34, 50, 101, 152)
 
 
 def resnet(depth: int, channels: int = 3, stem: Literal["small", "standard"] = "small") -> nn.Module:
-    """A ResNet without its classifier: (N, channels, H, W) -> (N, width), width 512 or 2048.
+    """Build a ResNet without its classifier.
 
-    The "small" stem is one 3x3 convolution of stride 1 and no pooling (CIFAR, mel spectrograms); the "standard" one is
-    7x7 of stride 2 with max-pooling (ImageNet). Initialisation and the place of the stride are torchvision's, which are
-    the authors'.
+    Initialization and the position of the strides are torchvision's, as in the authors' code.
+
+    Parameters
+    ----------
+    depth : {18, 34, 50, 101, 152}
+        Number of layers.
+    channels : int
+        Number of input channels.
+    stem : {"small", "standard"}
+        "small" is a 3x3 convolution with stride 1 and no pooling, for CIFAR and mel spectrograms. "standard" is a 7x7
+        convolution with stride 2 and max pooling, for ImageNet.
+
+    Returns
+    -------
+    nn.Module
+        Maps (N, channels, H, W) to (N, width); its attribute `width` is 512 or 2048.
+
+    Examples
+    --------
+    >>> with torch.device("meta"):
+    ...     imix.encoders.resnet(50).width
+    2048
     """
     if depth not in DEPTHS:
-        raise InputError(f"no ResNet of depth {depth}; choose from {', '.join(map(str, DEPTHS))}")
+        raise InputError(f"unknown ResNet depth {depth}; choose from {', '.join(map(str, DEPTHS))}")
     if stem not in ("small", "standard"):
         raise InputError(f"unknown stem {stem!r}; choose small or standard")
-    import torchvision  # with it comes torch's compiler, which takes as long as torch itself
+    import torchvision  # imports torch's compiler, which takes as long as importing torch
 
     model = getattr(torchvision.models, f"resnet{depth}")()
     kernel, stride, padding = (3, 1, 1) if stem == "small" else (7, 2, 3)
@@ -35,10 +54,10 @@ def resnet(depth: int, channels: int = 3, stem: Literal["small", "standard"] = "
 
 
 class Stem(nn.Conv2d):
-    """A convolution of few channels; on a GPU it gets zeros beside them, since tensor cores take eight at a time."""
+    """A convolution that pads its few input channels with zeros on a GPU: tensor cores need a multiple of eight."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """As a convolution."""
+        """Return the result of the convolution."""
         missing = -self.in_channels % 8
         if not (input.is_cuda and missing):
             return super().forward(input)

@@ -1,4 +1,4 @@
-"""The default encoders: small enough to train in seconds on a CPU, one for each kind of sample."""
+"""The default encoders: small enough to train in seconds on a CPU, one for each type of sample."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,19 @@ from torch import Tensor, nn
 from imix.encoders.mlp import MLP
 
 
-class Convolutions(nn.Module):
-    """A small convolutional network for sequences (C, L) or images (C, H, W): -> (N, width), any size from 1 up.
+class SmallConvNet(nn.Module):
+    """A small convolutional network for sequences (C, L) or images (C, H, W) of any size.
 
-    Conv-BN-ReLU layers, each after the first halving the sides while they can be halved, then the mean over positions.
+    Conv-BN-ReLU layers, all but the first with stride 2, then the mean over all positions.
+
+    Parameters
+    ----------
+    channels : int
+        Number of input channels C.
+    axes : {1, 2}
+        1 for sequences, 2 for images.
+    widths : sequence of int
+        Channels of each layer; the last is the feature dimension.
     """
 
     def __init__(self, channels: int, axes: int, widths: Sequence[int] = (32, 64, 128)) -> None:
@@ -30,10 +39,10 @@ class Convolutions(nn.Module):
         self.width = widths[-1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features of a batch."""
+        """Return features (N, width)."""
         return self.layers(x).flatten(2).mean(2)
 
 
 def small_mlp(inputs: int, groups: Sequence[int] = ()) -> MLP:
-    """The paper's tabular network at a width that suits a laptop: 256 features."""
+    """Build the paper's tabular network at a width that a laptop can train: 256 features."""
     return MLP(inputs, widths=(256, 256, 1024), groups=groups)

@@ -1,4 +1,4 @@
-"""What an encoder is worth: `evaluate` with a protocol, `embed` for the vectors themselves."""
+"""`imix.evaluate`: measures the quality of a frozen encoder with one of several protocols."""
 
 import copy
 from collections.abc import Mapping
@@ -9,27 +9,27 @@ from typing import Any
 from torch import nn
 
 from imix.augment.image import PadCrop, RandomResizedCrop
-from imix.data import Data, Tensors
-from imix.data.standardise import Standardise
-from imix.encoders import lent_to
+from imix.data import Data, TensorSource
+from imix.encoders import temporarily_on
+from imix.encoders.standardize import Standardize
 from imix.errors import InputError
-from imix.evaluation.features import Encoded
-from imix.evaluation.fed import fed
-from imix.evaluation.held_out import majority, with_test
-from imix.evaluation.knn import KNN, knn
-from imix.evaluation.linear import Linear, linear
-from imix.evaluation.pinv import PInv, pinv
-from imix.evaluation.reading import is_called, load_for
-from imix.evaluation.vectors import embed
-from imix.result import DISTANCES, Result
+from imix.probes.embed import embed
+from imix.probes.features import EncodedSource
+from imix.probes.fed import fed
+from imix.probes.held_out import majority_accuracy, with_test_split
+from imix.probes.knn import KNN, knn
+from imix.probes.linear import Linear, linear
+from imix.probes.pinv import PInv, pinv
+from imix.probes.run_data import is_same_data, load_for_run
 from imix.run import Run, as_run
-from imix.settings import SMALL_SIDE
-from imix.train.device import pick_device, uses_bf16
+from imix.run.result import DISTANCES, Result
+from imix.runtime.device import pick_device, uses_bf16
+from imix.settings import SMALL_IMAGE_SIZE
 
 __all__ = ["KNN", "Linear", "PInv", "Result", "embed", "evaluate"]
 
 PROTOCOLS = ("linear", "knn", "pinv", "fed", "detection")
-CONSTANTS = {"linear": Linear, "knn": KNN, "pinv": PInv, "fed": None}
+HYPERPARAMETERS = {"linear": Linear, "knn": KNN, "pinv": PInv, "fed": None}
 
 
 def evaluate(
@@ -42,131 +42,176 @@ def evaluate(
     columns: Mapping[str, str] | None = None,
     test: str | None = None,
     data_dir: str | None = None,
-    augment: bool = False,
-    standardise: bool = False,
+    random_crops: bool = False,
+    restandardize: bool = False,
     inputs: bool = False,
     device: str = "auto",
     seed: int = 0,
-    constants: Any = None,
+    hyperparameters: Any = None,
 ) -> Result:
-    """What a run's frozen encoder is worth on data; `data` is what the run was trained on unless given.
+    """Evaluate a frozen encoder on labeled data.
 
-    `run` may be any module, too, from samples (N, ...) to features (N, F), however it was trained.
+    Data is loaded with the run's data options, except that all of it is used even if the run was trained on a fraction.
+    If the data has no test samples, a fifth of the training samples is held out, stratified by class. Samples without a
+    label are ignored. The result is appended to evaluations.jsonl in the run folder.
 
-    "linear" is the paper's linear evaluation, "knn" the cosine nearest neighbours' vote, "pinv" the pseudoinverse, all
-    of labelled data; "fed" is the Fréchet distance between the features of training and test samples; "detection"
-    fine-tunes a detector of objects (data="voc", `data_dir` a folder in VOC's format; see `imix.detection`).
-    Data is read as the run's was, but whole where the run saw a fraction, and but for what is given: `labels` of an
-    array, `label`, the column of a table that has them, `columns` that the run has not seen and that are to be left out
-    ({"id": "drop"}), `test`, a file with the test samples, `data_dir`, the folder of a named data set's files. Data
-    without a test part has a fifth held out, and rows without a label do not count. With `augment`, the linear
-    classifier sees a new view of each training image in every epoch, as the paper's did: shifted by up to 4 pixels and
-    mirrored, or cropped where images are larger than 64. With `standardise`, other data than the run's is brought to
-    mean 0 and deviation 1 by its own training samples. With `inputs`, not the features are evaluated but the numbers
-    that the encoder sees, which is what features are to be compared with. `constants` are a `Linear`, `KNN`, `PInv` or
-    `Detection` other than the default. The result is added to the run folder's evaluations.jsonl.
+    Parameters
+    ----------
+    run : Run, nn.Module, str or Path
+        A run, its folder, or any module from samples (N, ...) to features (N, F).
+    data : optional
+        The data, in any form that `imix.pretrain` accepts. Default: the data that the run was trained on.
+    protocol : {"linear", "knn", "pinv", "fed", "detection"}
+        - "linear": linear classifier, the paper's protocol
+        - "knn": k nearest neighbors by cosine similarity
+        - "pinv": least-squares classifier, by the pseudoinverse
+        - "fed": Fréchet distance between the features of training and test samples; needs no labels
+        - "detection": fine-tunes an object detector; needs ``data="voc"`` and a `data_dir` in the format of Pascal VOC
+          (see `imix.detection`)
+    labels : array of shape (N,), optional
+        Labels, if `data` is an array.
+    label : str, optional
+        The label column, if `data` is a table. Default: the run's.
+    columns : dict, optional
+        Columns of a table that were not in the training data and are to be ignored, for example ``{"id": "drop"}``.
+    test : str, optional
+        A file or folder with the test samples.
+    data_dir : str, optional
+        Folder with the files of a named data set.
+    random_crops : bool
+        Train the linear classifier on a new random view of each image in every epoch, as in the paper: shifted by up to
+        4 pixels and flipped, or cropped if images are larger than 64 pixels.
+    restandardize : bool
+        Standardize inputs with the mean and std of the training samples of `data` instead of the run's.
+    inputs : bool
+        Evaluate the preprocessed inputs of the encoder instead of its features, as a baseline.
+    device : str
+        "auto", "cpu", "cuda" or "cuda:N".
+    seed : int
+        Seed of the classifier and of the held-out split.
+    hyperparameters : Linear, KNN, PInv or Detection, optional
+        Hyperparameters of the protocol. Default: the paper's.
+
+    Returns
+    -------
+    Result
+        The value, and the hyperparameters and details that belong to it.
+
+    Examples
+    --------
+    >>> result = imix.evaluate(torch.nn.Flatten(), "digits", "knn")
+    >>> f"{result.accuracy:.2f}"
+    '0.98'
     """
     if protocol not in PROTOCOLS:
         raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")
     run = as_run(run)
     if protocol == "detection":
         if inputs:
-            raise InputError("detection fine-tunes the encoder; inputs=True is for the other protocols")
-        return _detection(run, data, data_dir, device, constants, seed)
-    _check_constants(protocol, constants, CONSTANTS[protocol])
+            raise InputError("inputs=True does not apply to protocol 'detection', which fine-tunes the encoder")
+        return _detection(run, data, data_dir, device, hyperparameters, seed)
+    _check_hyperparameters(protocol, hyperparameters, HYPERPARAMETERS[protocol])
     data = run.config["data"]["name"] if data is None else data
-    loaded = load_for(run, data, labels, label=label, columns=columns, test=test, data_dir=data_dir)
-    if loaded.test is None and protocol not in DISTANCES and _labels_were_seen(run, loaded):
+    loaded = load_for_run(run, data, labels, label=label, columns=columns, test=test, data_dir=data_dir)
+    needs_labels = protocol not in DISTANCES
+    if loaded.test is None and needs_labels and _was_trained_with_labels_of(run, loaded):
         raise InputError(
-            f"{run.settings.method} learned from the labels of all samples of {loaded.name}, so that none can be held "
-            "out to test it; give others with test=FILE (--test FILE)"
+            f"{run.settings.method} was trained with the labels of all samples of {loaded.name}, so none of them can "
+            "be held out for testing; pass test samples with test=FILE (--test FILE)"
         )
-    dataset, split = with_test(loaded, seed, labelled=protocol not in DISTANCES)
-    if inputs and dataset.train.shape is None:
-        raise InputError(f"inputs=True is for samples of one field; those of {dataset.name} have several")
-    where = pick_device(device)
-    encoder = _restandardised(run.encoder, dataset) if standardise else run.encoder
-    encoder = nn.Sequential(encoder[0], nn.Flatten()) if inputs else encoder
+    dataset, split = with_test_split(loaded, seed, labeled=needs_labels)
     assert dataset.test is not None
-    views = _views(dataset, protocol) if augment else None
-    bf16 = augment and uses_bf16(run.settings, where)  # a hundred passes; one pass can be exact
-    with lent_to(where, encoder):
-        train = Encoded(encoder, dataset.train, where, views, bf16)
-        held_out = Encoded(encoder, dataset.test, where, bf16=bf16)
-        value, used, details = _measure(protocol, train, held_out, dataset.classes, constants, seed)
+    if inputs and dataset.train.shape is None:
+        raise InputError(f"inputs=True needs samples with one field; samples of {dataset.name} have several")
+    torch_device = pick_device(device)
+    encoder = _restandardized(run.encoder, dataset) if restandardize else run.encoder
+    encoder = nn.Sequential(encoder[0], nn.Flatten()) if inputs else encoder
+    augment = _random_crops(dataset, protocol) if random_crops else None
+    bf16 = random_crops and uses_bf16(run.settings, torch_device)  # fp32 is affordable if samples are encoded once
+    with temporarily_on(torch_device, encoder):
+        train_features = EncodedSource(encoder, dataset.train, torch_device, augment, bf16)
+        test_features = EncodedSource(encoder, dataset.test, torch_device, bf16=bf16)
+        value, used, details = _measure(protocol, train_features, test_features, dataset.classes, hyperparameters, seed)
     if "seed" in split and used.get("seed", split["seed"]) != split["seed"]:
-        split["split_seed"] = split.pop("seed")  # what was held out was not drawn by the classifier's
-    told = (
-        used
-        | ({"of": "inputs"} if inputs else {})
-        | split
-        | ({"views": str(views)} if augment else {})
-        | ({"standardised": True} if standardise else {})
-    )
-    if protocol not in DISTANCES:
-        told |= {"label": dataset.reading.label} if dataset.reading.label else {}
-        details["majority_accuracy"] = majority(dataset)
+        split["split_seed"] = split.pop("seed")  # the classifier used another seed
+    used |= {"of": "inputs"} if inputs else {}
+    used |= split
+    used |= {"views": str(augment)} if random_crops else {}
+    used |= {"standardized": True} if restandardize else {}
+    if needs_labels:
+        used |= {"label": dataset.settings.label} if dataset.settings.label else {}
+        details["majority_accuracy"] = majority_accuracy(dataset)
         details |= {"classes": list(dataset.class_names)} if details.get("confusion") and dataset.class_names else {}
-    result = Result(protocol, dataset.name, value, told, details)
-    run.keep(result)
+    result = Result(protocol, dataset.name, value, used, details)
+    run.add_result(result)
     return result
 
 
 def _measure(
-    protocol: str, train: Encoded, test: Encoded, classes: int, constants: Any, seed: int
+    protocol: str, train: EncodedSource, test: EncodedSource, classes: int, hyperparameters: Any, seed: int
 ) -> tuple[float, dict[str, Any], dict[str, Any]]:
-    """What a protocol finds, the constants behind it, and its details."""
+    """Return the value of a protocol, the hyperparameters that were used, and the details."""
     if protocol == "fed":
         return fed(train, test), {}, {}
     if protocol == "linear":
-        constants = constants or Linear(seed=seed)
-        details = asdict(linear(train, test, classes, constants))
-        return details.pop("accuracy"), asdict(constants), details
-    kind, vote = (KNN, knn) if protocol == "knn" else (PInv, pinv)
-    constants = constants or kind()
-    return vote(train, test, classes, constants), asdict(constants), {}
+        hyperparameters = hyperparameters or Linear(seed=seed)
+        details = asdict(linear(train, test, classes, hyperparameters))
+        return details.pop("accuracy"), asdict(hyperparameters), details
+    if protocol == "knn":
+        hyperparameters = hyperparameters or KNN()
+        return knn(train, test, classes, hyperparameters), asdict(hyperparameters), {}
+    hyperparameters = hyperparameters or PInv()
+    return pinv(train, test, classes, hyperparameters), asdict(hyperparameters), {}
 
 
-def _detection(run: Run, data: Any, folder: str | None, device: str, constants: Any, seed: int) -> Result:
-    """Average precision of a detector that begins with the run's encoder."""
+def _detection(run: Run, data: Any, data_dir: str | None, device: str, hyperparameters: Any, seed: int) -> Result:
+    """Fine-tune a detector with the run's encoder as backbone and return its average precision."""
     from imix.detection import Detection, detect
 
-    if data not in (None, "voc") or folder is None:
+    if data not in (None, "voc") or data_dir is None:
         raise InputError(
-            "detection needs data='voc' and data_dir=FOLDER, with VOC2007 or images of your own in its format"
+            "detection needs data='voc' and data_dir=FOLDER, a folder with VOC2007 or other images in its format"
         )
-    _check_constants("detection", constants, Detection)
-    return detect(run, folder, constants or Detection(seed=seed), device)
+    _check_hyperparameters("detection", hyperparameters, Detection)
+    return detect(run, data_dir, hyperparameters or Detection(seed=seed), device)
 
 
-def _check_constants(protocol: str, constants: Any, kind: type | None) -> None:
-    """Refuse the constants of another protocol."""
-    if constants is not None and (kind is None or not isinstance(constants, kind)):
-        takes = f"{kind.__name__}(...) as its" if kind is not None else "no"
-        raise InputError(f"{protocol} takes {takes} constants; got {constants!r}")
+def _check_hyperparameters(protocol: str, hyperparameters: Any, expected: type | None) -> None:
+    """Raise InputError if the hyperparameters belong to another protocol."""
+    if hyperparameters is not None and (expected is None or not isinstance(hyperparameters, expected)):
+        allowed = f"{expected.__name__}(...) as its" if expected is not None else "no"
+        raise InputError(f"{protocol} takes {allowed} hyperparameters; got {hyperparameters!r}")
 
 
-def _labels_were_seen(run: Run, data: Data) -> bool:
-    """Whether the run was trained on these samples with these labels."""
-    if not run.settings.supervised or data.reading.label != run.reading.label:
+def _was_trained_with_labels_of(run: Run, data: Data) -> bool:
+    """Return whether a supervised method was trained on these samples with these labels."""
+    if not run.settings.supervised or data.settings.label != run.data_settings.label:
         return False
-    told = run.config["data"]
-    known = told.get("fingerprint")
-    return is_called(data.name, told["name"]) or (known is not None and known == data.train.fingerprint())
+    trained_on = run.config["data"]
+    fingerprint = trained_on.get("fingerprint")
+    return is_same_data(data.name, trained_on["name"]) or (
+        fingerprint is not None and fingerprint == data.train.fingerprint()
+    )
 
 
-def _restandardised(encoder: nn.Sequential, data: Data) -> nn.Sequential:
-    """The encoder with its standardisation fitted to the training samples of other data."""
+def _restandardized(encoder: nn.Sequential, data: Data) -> nn.Sequential:
+    """Return a copy of the encoder with its standardization fitted to the training samples of `data`."""
     encoder = copy.deepcopy(encoder)
-    if not isinstance(encoder[0], Standardise) or not isinstance(data.train, Tensors):
-        raise InputError(f"standardise=True is for images and arrays held in memory; {data.name} is neither")
+    if not isinstance(encoder[0], Standardize) or not isinstance(data.train, TensorSource):
+        raise InputError(
+            f"restandardize=True needs a run with standardized inputs and data in memory; {data.name} does not fit"
+        )
     encoder[0].fit(data.train.inputs)
     return encoder
 
 
-def _views(data: Data, protocol: str) -> nn.Module:
-    """How the linear classifier's training images are seen."""
+def _random_crops(data: Data, protocol: str) -> nn.Module:
+    """Return the augmentation of the linear classifier's training images."""
     shape = data.train.shape or ()
     if protocol != "linear" or len(shape) != 3:
-        raise InputError(f"augment=True is for the linear evaluation of images; got {protocol} of samples of {shape}")
-    return PadCrop() if max(shape[1:]) <= SMALL_SIDE else RandomResizedCrop((shape[1], shape[2]), scale=(0.08, 1.0))
+        raise InputError(
+            f"random_crops=True is for protocol 'linear' on images; got {protocol!r} on samples of shape {shape}"
+        )
+    if max(shape[1:]) <= SMALL_IMAGE_SIZE:
+        return PadCrop()
+    return RandomResizedCrop((shape[1], shape[2]), scale=(0.08, 1.0))

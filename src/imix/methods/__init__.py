@@ -1,8 +1,9 @@
-"""Methods: state (heads, momentum encoder, queue) and one forward each; use them in any training loop."""
+"""Methods: each holds its state (heads, momentum encoder, queue) and returns a loss, for use in any training loop."""
 
 from imix.methods.byol import BYOL
-from imix.methods.method import InBatch, Method, Projected
+from imix.methods.method import InBatchMethod, Method, ProjectionMethod
 from imix.methods.moco import MoCo
+from imix.methods.momentum import MomentumMethod
 from imix.methods.npair import NPair
 from imix.methods.simclr import SimCLR
 from imix.methods.supclr import SupCLR
@@ -11,11 +12,12 @@ from imix.methods.supnpair import SupNPair
 
 __all__ = [
     "BYOL",
-    "InBatch",
+    "InBatchMethod",
     "Method",
     "MoCo",
+    "MomentumMethod",
     "NPair",
-    "Projected",
+    "ProjectionMethod",
     "SimCLR",
     "SupCLR",
     "SupNPair",

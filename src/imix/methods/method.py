@@ -1,73 +1,97 @@
-"""What every method is: an encoder with heads, a mixing operator, one forward that gives the loss, and `update()`."""
+"""Base classes of the methods: an encoder with heads, a mixing operator, and a `forward` that returns the loss."""
 
 import math
 
 import torch
 from torch import Tensor, nn
 
-from imix.batch import Batch, concatenate, same_size, size
-from imix.distributed import world_size
-from imix.encoders import evaluating, width_of
-from imix.encoders import head as make_head
+from imix.batch import Batch, common_size, concatenate, size
+from imix.encoders import build_head, eval_mode, infer_width
 from imix.errors import InputError
 from imix.mix import InputMix, Mix, MixOperator, no_mix
+from imix.runtime.distributed import world_size
 
 
 class Method(nn.Module):
-    """Base of all methods.
+    """Base class of all methods.
 
-    `encoder` is any module giving (N, F). `width` is that F; encoders that do not say it themselves need it given.
-    Call the method with views to get the loss; after the optimiser's step call `update()`.
+    A subclass implements `forward`, which takes `n_views` views of a batch (and the labels, if `supervised`) and
+    returns the loss. Call `update()` after every optimizer step.
+
+    Parameters
+    ----------
+    encoder : nn.Module
+        Maps a batch of N samples to features of shape (N, F).
+    mix : MixOperator, optional
+        Mixing operator, for example `imix.MixUp()`. None trains without i-Mix.
+    width : int, optional
+        The feature dimension F. By default it is read from the encoder (see `imix.encoders.infer_width`).
     """
 
-    views = 2  # how many views of each sample `forward` takes
-    supervised = False  # whether `forward` takes labels too
-    fewest = 1  # samples, on all ranks together, that give it something to learn
+    n_views = 2  # views of each sample that `forward` takes
+    supervised = False  # whether `forward` takes labels after the views
+    min_batch_size = 1  # smallest global batch (all ranks together) that has anything to contrast
 
     def __init__(self, encoder: nn.Module, mix: MixOperator | None = None, width: int | None = None) -> None:
         super().__init__()
         if isinstance(mix, str | type):
-            raise InputError(f"mix must be an operator such as imix.MixUp(); got {mix!r}")
+            raise InputError(f"mix must be a mixing operator such as imix.MixUp(); got {mix!r}")
         if isinstance(mix, InputMix):
-            raise InputError("InputMix mixes inputs and no labels: apply it to the views before the method sees them")
+            raise InputError("mix cannot be InputMix, which has no virtual labels; apply it to the views instead")
         self.encoder = encoder
         self.mix: MixOperator = mix or no_mix
-        found = width or width_of(encoder)
-        if found is None:
+        width = width or infer_width(encoder)
+        if width is None:
             raise InputError(
-                f"cannot tell how many features {type(encoder).__name__} gives; say it with width=..., or give the "
-                "encoder an attribute `width`"
+                f"cannot infer the feature dimension of {type(encoder).__name__}; pass width=F, or give the encoder "
+                "an attribute `width`"
             )
-        self.width = found
+        self.width = width
 
-    def check(self, *views: Batch) -> None:
-        """Refuse views that do not belong together, or that are too few to contrast."""
-        n = same_size(*views) * world_size()
-        if n < self.fewest:
-            raise InputError(f"{type(self).__name__} needs a batch of at least {self.fewest}; got {n}")
+    def check_views(self, *views: Batch) -> None:
+        """Raise an error if the views differ in size or are too few samples to contrast."""
+        n = common_size(*views) * world_size()
+        if n < self.min_batch_size:
+            raise InputError(f"{type(self).__name__} needs a batch size of at least {self.min_batch_size}; got {n}")
 
-    def mixed(self, batch: Batch) -> tuple[Batch, Mix | None]:
-        """The batch as the operator mixes it, every sample in its place, and how."""
-        found = self.mix(batch)
-        if not (isinstance(found, tuple) and len(found) == 2) or size(found[0]) != size(batch):
-            raise InputError("an operator gives a pair: as many mixed samples as there were, and a Mix, or None")
-        return found
+    def apply_mix(self, batch: Batch) -> tuple[Batch, Mix | None]:
+        """Return the mixed batch, sample i at index i, and its virtual labels (None without mixing)."""
+        result = self.mix(batch)
+        if not (isinstance(result, tuple) and len(result) == 2) or size(result[0]) != size(batch):
+            raise InputError(
+                "mix must return a pair: the mixed batch, with as many samples as its input, and a Mix or None"
+            )
+        return result
 
     def update(self) -> None:
-        """Follow the optimiser's step: moving averages and queues, where there are any."""
+        """Update moving averages and queues. Call it after every optimizer step; some methods have nothing to do."""
 
-    def chance(self, batch_size: int) -> float | None:
-        """The loss of an encoder that gives the same vector for everything, given the global batch size."""
+    def chance_loss(self, batch_size: int) -> float | None:
+        """Return the loss of a collapsed encoder for this global batch size, or None if it is not a fixed number."""
         return None
 
     def encode(self, x: Batch) -> Tensor:
-        """Features for downstream tasks, (N, F): the encoder without heads, in evaluation mode, without gradient."""
-        with torch.no_grad(), evaluating(self.encoder):
+        """Return features (N, F) for downstream tasks: the encoder without heads, in eval mode, without gradient."""
+        with torch.no_grad(), eval_mode(self.encoder):
             return self.encoder(x)
 
 
-class Projected(Method):
-    """A method whose encoder is followed by a projection head."""
+class ProjectionMethod(Method):
+    """Base class of methods with a projection head after the encoder.
+
+    Parameters
+    ----------
+    encoder : nn.Module
+        Maps a batch of N samples to features of shape (N, F).
+    mix : MixOperator, optional
+        Mixing operator, for example `imix.MixUp()`. None trains without i-Mix.
+    head : {"mlpbn", "mlpbn1", "mlp", "linear"}, optional
+        Projection head, see `imix.encoders.build_head`. The default is the class attribute `default_head`.
+    dim : int
+        Dimension of the embeddings, which is the output of the head.
+    width : int, optional
+        The feature dimension F. By default it is read from the encoder.
+    """
 
     default_head = "mlpbn"
 
@@ -82,17 +106,36 @@ class Projected(Method):
     ) -> None:
         super().__init__(encoder, mix, width)
         if dim < 1:
-            raise InputError(f"an embedding has at least 1 number; got dim={dim}")
-        self.head = make_head(head or self.default_head, self.width, self.width, dim)
+            raise InputError(f"dim must be at least 1; got {dim}")
+        self.head = build_head(head or self.default_head, self.width, self.width, dim)
 
     def project(self, *batches: Batch) -> tuple[Tensor, ...]:
-        """Embeddings of each batch, (N, dim), in one pass: all of them share batch-normalisation statistics."""
-        z = self.head(self.encoder(concatenate(batches)))
+        """Return the embeddings (N, dim) of each batch.
+
+        All batches go through the network in one pass, so they share batch-normalization statistics.
+        """
+        z = self.head(self.encoder(concatenate(batches)))  # (sum of N, dim)
         return z.split([size(batch) for batch in batches])
 
 
-class InBatch(Projected):
-    """A projected method with a softmax, at some temperature, over the keys of the batch."""
+class InBatchMethod(ProjectionMethod):
+    """Base class of methods whose negatives are the other keys of the batch.
+
+    Parameters
+    ----------
+    encoder : nn.Module
+        Maps a batch of N samples to features of shape (N, F).
+    mix : MixOperator, optional
+        Mixing operator, for example `imix.MixUp()`. None trains without i-Mix.
+    temperature : float
+        Temperature of the softmax over the keys.
+    head : {"mlpbn", "mlpbn1", "mlp", "linear"}, optional
+        Projection head, see `imix.encoders.build_head`. Default "mlpbn".
+    dim : int
+        Dimension of the embeddings, which is the output of the head.
+    width : int, optional
+        The feature dimension F. By default it is read from the encoder.
+    """
 
     def __init__(
         self,
@@ -105,11 +148,11 @@ class InBatch(Projected):
         width: int | None = None,
     ) -> None:
         super().__init__(encoder, mix, head=head, dim=dim, width=width)
-        self.temperature = checked_temperature(temperature)
+        self.temperature = check_temperature(temperature)
 
 
-def checked_temperature(temperature: float) -> float:
-    """The temperature of a softmax, if it can be one."""
+def check_temperature(temperature: float) -> float:
+    """Return the temperature if it is valid."""
     if not 0 < temperature < math.inf:
-        raise InputError(f"temperature must be a number above 0; got {temperature}")
+        raise InputError(f"temperature must be above 0 and finite; got {temperature}")
     return temperature

@@ -1,4 +1,4 @@
-"""MoCo v2: keys of a momentum encoder, negatives from a queue of earlier keys."""
+"""MoCo v2: keys from a momentum encoder, negatives from a queue of earlier keys."""
 
 import math
 
@@ -8,23 +8,49 @@ from torch import Tensor, nn
 
 from imix import losses
 from imix.batch import Batch
-from imix.distributed import all_ranks, own_offset
 from imix.errors import InputError
-from imix.methods.method import checked_temperature
-from imix.methods.momentum import Momentum
+from imix.methods.method import check_temperature
+from imix.methods.momentum import MomentumMethod
 from imix.mix import MixOperator, no_mix
+from imix.runtime.distributed import gather_rows, row_offset
 
 
-class MoCo(Momentum):
-    """MoCo v2 with a queue of K keys; with `mix`, i-Mix on it: the batch's other keys become negatives too.
+class MoCo(MomentumMethod):
+    """MoCo v2 with a queue of K keys, with i-Mix if `mix` is given.
 
+    With i-Mix, the other keys of the batch are negatives too.
+
+    Parameters
+    ----------
+    encoder : nn.Module
+        Maps a batch of N samples to features of shape (N, F).
+    mix : MixOperator, optional
+        Mixing operator, for example `imix.MixUp()`. None trains without i-Mix.
+    queue : int
+        Number of keys K in the queue.
+    temperature : float
+        Temperature of the softmax over the keys.
+    momentum : float
+        Weight of the old parameters in each update of the momentum encoder, between 0 and 1.
+    head : {"mlpbn", "mlpbn1", "mlp", "linear"}, optional
+        Projection head, see `imix.encoders.build_head`. Default "mlpbn1".
+    dim : int
+        Dimension of the embeddings, which is the output of the head.
+    width : int, optional
+        The feature dimension F. By default it is read from the encoder.
+    symmetric : bool
+        Whether each view gives anchors and keys, at twice the cost. By default view 1 gives the anchors and view 2
+        the keys, as in the paper.
+
+    Examples
+    --------
     >>> learner = MoCo(imix.encoders.build("small", (20,)), mix=imix.MixUp(), queue=64)
     >>> loss = learner(torch.randn(16, 20), torch.randn(16, 20))
     >>> loss.backward(); learner.update()
     """
 
-    queue: Tensor
-    cursor: Tensor
+    queue: Tensor  # (K, dim), normalized
+    cursor: Tensor  # (): index of the oldest key, which is overwritten next
 
     def __init__(
         self,
@@ -41,39 +67,41 @@ class MoCo(Momentum):
     ) -> None:
         super().__init__(encoder, mix, momentum=momentum, head=head, dim=dim, width=width, symmetric=symmetric)
         if queue < 1:
-            raise InputError(f"MoCo's queue must hold at least 1 key; got queue={queue}")
-        self.temperature = checked_temperature(temperature)
+            raise InputError(f"queue must be at least 1; got {queue}")
+        self.temperature = check_temperature(temperature)
         self.register_buffer("queue", F.normalize(torch.randn(queue, dim), dim=1))
-        self.register_buffer("cursor", torch.zeros((), dtype=torch.long))  # where the oldest key stands
-        self.waiting: list[Tensor] = []
+        self.register_buffer("cursor", torch.zeros((), dtype=torch.long))
+        self.pending_keys: list[Tensor] = []  # keys that enter the queue at the next `update()`
 
     def forward(self, view_1: Batch, view_2: Batch) -> Tensor:
-        """The loss of two views of a batch; its keys wait for `update()` to enter the queue."""
-        found = []
-        for q, own, mix in self.pairs(view_1, view_2):
-            keys = all_ranks(own)
+        """Return the loss of two views of one batch of N samples; their keys enter the queue at `update()`."""
+        direction_losses = []
+        for q, k, mix in self.encode_pairs(view_1, view_2):  # q, k: (N, dim)
+            keys = gather_rows(k)  # (W * N, dim): the keys of all W ranks
             if self.training and torch.is_grad_enabled():
-                self.waiting.append(keys)
-                while sum(map(len, self.waiting[1:])) >= len(self.queue):  # nobody calls `update()`
-                    del self.waiting[0]
-            offset = own_offset(len(own))
-            found.append(losses.moco(q, keys, self.queue, mix, temperature=self.temperature, offset=offset))
-        return torch.stack(found).mean()
+                self.pending_keys.append(keys)
+                while sum(map(len, self.pending_keys[1:])) >= len(
+                    self.queue
+                ):  # bounds memory if update() is never called
+                    del self.pending_keys[0]
+            offset = row_offset(len(k))
+            direction_losses.append(losses.moco(q, keys, self.queue, mix, temperature=self.temperature, offset=offset))
+        return torch.stack(direction_losses).mean()
 
     def update(self) -> None:
-        """Move the key network and let the waiting keys, of all ranks, replace the oldest ones."""
+        """Update the momentum encoder and replace the oldest keys of the queue by the waiting ones."""
         super().update()
-        for keys in self.waiting:
+        for keys in self.pending_keys:
             self._enqueue(F.normalize(keys.to(self.queue.dtype), dim=1))
-        self.waiting = []
+        self.pending_keys = []
 
     def _enqueue(self, keys: Tensor) -> None:
-        places = self.cursor + torch.arange(len(keys), device=keys.device)
-        newest = slice(max(0, len(keys) - len(self.queue)), None)
-        self.queue[places[newest] % len(self.queue)] = keys[newest]
+        rows = self.cursor + torch.arange(len(keys), device=keys.device)
+        newest = slice(max(0, len(keys) - len(self.queue)), None)  # at most K keys fit into the queue
+        self.queue[rows[newest] % len(self.queue)] = keys[newest]
         self.cursor.copy_((self.cursor + len(keys)) % len(self.queue))
 
-    def chance(self, batch_size: int) -> float:
-        """log (K + 1) without `mix`, log (N + K) with it."""
-        columns = 1 if self.mix is no_mix else batch_size
-        return math.log(len(self.queue) + columns)
+    def chance_loss(self, batch_size: int) -> float:
+        """Return the loss of a collapsed encoder: log(K + 1) without `mix`, log(K + N) with it."""
+        batch_keys = 1 if self.mix is no_mix else batch_size
+        return math.log(len(self.queue) + batch_keys)

@@ -1,4 +1,4 @@
-"""The paper's baseline: a classifier trained end to end, with MixUp as in section 3.1."""
+"""The paper's supervised baseline: a classifier trained end to end, with MixUp as in section 3.1."""
 
 import torch
 import torch.nn.functional as F
@@ -11,14 +11,27 @@ from imix.mix import MixOperator
 
 
 class Supervised(Method):
-    """Cross-entropy on class labels, Eq. (1); with `mix`, MixUp, Eq. (2).
+    """Cross-entropy on class labels, Eq. (1); if `mix` is given, supervised MixUp, Eq. (2).
 
+    Parameters
+    ----------
+    encoder : nn.Module
+        Maps a batch of N samples to features of shape (N, F).
+    mix : MixOperator, optional
+        Mixing operator, for example `imix.MixUp()`. None trains without mixing.
+    classes : int
+        Number of classes C.
+    width : int, optional
+        The feature dimension F. By default it is read from the encoder.
+
+    Examples
+    --------
     >>> learner = Supervised(imix.encoders.build("small", (20,)), mix=imix.MixUp(), classes=4)
     >>> learner(torch.randn(16, 20), torch.arange(16) % 4).shape
     torch.Size([])
     """
 
-    views = 1
+    n_views = 1
     supervised = True
 
     def __init__(
@@ -28,14 +41,14 @@ class Supervised(Method):
         self.classifier = nn.Linear(self.width, classes)
 
     def forward(self, view: Batch, labels: Tensor) -> Tensor:
-        """The loss of one view of a batch with labels (N,)."""
-        self.check(view)
+        """Return the loss of one view of a batch of N samples with labels (N,)."""
+        self.check_views(view)
         labels = class_labels(labels, size(view)).long()
-        x, mix = self.mixed(view)
-        logits = self.classifier(self.encoder(x))
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        x, mix = self.apply_mix(view)
+        logits = self.classifier(self.encoder(x))  # (N, C)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # also under autocast
         if mix is None:
             return F.cross_entropy(logits, labels)
-        both = torch.stack([labels, labels[mix.partner]], 1)
-        own, partners = F.log_softmax(logits, 1).gather(1, both).unbind(1)
-        return -(mix.lam * own + (1 - mix.lam) * partners).mean()
+        label_pairs = torch.stack([labels, labels[mix.partner]], 1)  # (N, 2)
+        log_p, log_p_partner = F.log_softmax(logits, 1).gather(1, label_pairs).unbind(1)  # (N,) each
+        return -(mix.lam * log_p + (1 - mix.lam) * log_p_partner).mean()

@@ -1,36 +1,39 @@
-"""What arms are to be compared with: the inputs without an encoder, and the answer that is always the same."""
+"""Baselines shown below the runs of a report: the raw inputs, and always predicting the most frequent class."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from imix.evaluation import Result
-from imix.reports.arms import OF_INPUTS, Arm
+from imix.reports.groups import INPUTS_SUFFIX, RunGroup
 
 
-def set_apart(arms: Sequence[Arm]) -> tuple[list[Arm], list[Arm]]:
-    """The arms, and the baselines that all arms of a column agree on, as rows of their own.
+def split_baselines(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], list[RunGroup]]:
+    """Move the baselines on which all groups of a column agree from the groups to separate rows.
 
-    Where arms do not agree on a result of the inputs, as where they saw other columns of a table, or where one does not
-    have it, it stays with the arm, in a column of its own.
+    If the groups disagree on a result of the inputs (they may have used different columns of a table), or if one of
+    them lacks it, each group keeps its own result in an extra column.
     """
     inputs: dict[str, list[Result]] = {}
-    frequent: dict[str, list[Result]] = {}
-    columns = dict.fromkeys(column for arm in arms for column in arm.results)
+    most_frequent: dict[str, list[Result]] = {}
+    columns = dict.fromkeys(column for group in groups for column in group.results)
     for column in columns:
-        results = [result for arm in arms for result in arm.results.get(column, [])]
+        results = [result for group in groups for result in group.results.get(column, [])]
         if _agree([result.details.get("majority_accuracy") for result in results]):
-            known = next(result for result in results if "majority_accuracy" in result.details)
-            frequent[column] = [replace(known, value=known.details["majority_accuracy"])]
-        sides = [arm.results.get(f"{column}{OF_INPUTS}", []) for arm in arms if column in arm.results]
-        if all(sides) and _agree([result.value for side in sides for result in side]):
-            inputs[column] = sides[0][:1]
-    gone = {f"{column}{OF_INPUTS}" for column in inputs}
-    kept = [replace(arm, results={c: found for c, found in arm.results.items() if c not in gone}) for arm in arms]
-    rows = [Arm("the inputs themselves", [], inputs), Arm("most frequent class", [], frequent)]
-    return kept, [row for row in rows if row.results]
+            result = next(result for result in results if "majority_accuracy" in result.details)
+            most_frequent[column] = [replace(result, value=result.details["majority_accuracy"])]
+        input_results = [group.results.get(column + INPUTS_SUFFIX, []) for group in groups if column in group.results]
+        if all(input_results) and _agree([result.value for results in input_results for result in results]):
+            inputs[column] = input_results[0][:1]
+    moved = {column + INPUTS_SUFFIX for column in inputs}
+    remaining = [
+        replace(group, results={column: results for column, results in group.results.items() if column not in moved})
+        for group in groups
+    ]
+    rows = [RunGroup("inputs", [], inputs), RunGroup("most frequent class", [], most_frequent)]
+    return remaining, [row for row in rows if row.results]
 
 
 def _agree(values: Sequence[float | None]) -> bool:
-    """Whether some are known, and all of these the same."""
-    known = [value for value in values if value is not None]
-    return bool(known) and max(known) - min(known) <= 1e-9
+    """Whether at least one value is not None, and all of those are equal."""
+    numbers = [value for value in values if value is not None]
+    return bool(numbers) and max(numbers) - min(numbers) <= 1e-9

@@ -1,4 +1,4 @@
-"""Maps of a representation: places in the plane, nearest neighbours, and pictures of them as SVG or PNG."""
+"""2-D maps of features: projection with t-SNE or UMAP, nearest neighbors, and SVG or PNG files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,26 +10,29 @@ import numpy as np
 import torch
 
 from imix.data import Data
-from imix.data.arrays import class_numbers
-from imix.data.frame import Frame
+from imix.data.arrays import encode_classes
+from imix.data.tables.frame import Frame
 from imix.errors import InputError, printable
-from imix.evaluation.reading import frames_of, load_for
-from imix.evaluation.vectors import embed
-from imix.files import writable, write_atomically, write_text
-from imix.reports.samples import Chosen, choose
+from imix.files import check_output_path, write_atomically, write_text
+from imix.probes.embed import embed
+from imix.probes.run_data import load_for_run, source_frames
+from imix.reports.samples import SampleSelection, select_samples
 from imix.run import Run, as_run
 
-# Twelve colours that are told apart on white and on black; further classes begin again.
-COLOURS = (
+# Twelve colors that can be told apart on white and on black; they repeat if there are more classes.
+CLASS_COLORS = (
     *("#4e79a7", "#f28e2b", "#e15759", "#76b7b2", "#59a14f", "#edc948"),
     *("#b07aa1", "#ff9da7", "#9c755f", "#2f4b7c", "#d37295", "#a0cbe8"),
 )
-MAPS = (".svg", ".png")
-SIDE = 900  # of a picture
-FEWEST = 4  # samples of a picture
-ENOUGH = 50  # principal components that t-SNE gets of many samples
-MOST_VALUES = 50  # of a column, by which a map is coloured
-ALIKE = 1e-6  # directions that differ by less are one
+NO_LABEL_COLOR = "#999999"
+MAP_SUFFIXES = (".svg", ".png")
+PLOT_SIZE = 900  # width and height of the plot, in pixels
+LEGEND_WIDTH = 200  # to the right of the plot
+MARGIN = 20
+MIN_SAMPLES = 4
+MAX_LABEL_VALUES = 50  # distinct values of a column that colors a map
+PCA_COMPONENTS = 50  # for t-SNE of many samples
+COLLAPSE_TOLERANCE = 1e-6  # features whose directions differ by less are considered equal
 
 
 def draw_map(
@@ -45,145 +48,195 @@ def draw_map(
     data_dir: str | None = None,
     device: str = "auto",
 ) -> Path:
-    """Draw a run's features of some samples, of all or chosen classes, as an .svg or .png file.
+    """Draw a 2-D map of a run's features as an SVG or PNG file.
 
-    `data` is what the run was trained on unless given, test samples where there are any; `label`, `columns` and
-    `data_dir` say how it is read, as for `evaluate`. A map's label may be a column that was an input.
+    Shows test samples if the data has any, otherwise training samples.
+
+    Parameters
+    ----------
+    run : Run or path
+        The run, or its folder.
+    out : path
+        File to write; it ends in .svg or .png.
+    data : any data that `imix.evaluate` accepts, optional
+        Data to show. By default the data that the run was trained on.
+    method : {"tsne", "umap"}
+        Projection to two dimensions. "umap" needs the extra `umap`.
+    samples : int
+        Maximum number of samples to show, at least 4.
+    classes : sequence of str
+        Names of the classes to show, or their numbers if they have no names. By default all classes.
+    label : str, optional
+        Column of a table that colors the map; it may be one of the run's input columns. By default the run's label.
+    columns : dict of str to str, optional
+        Columns of a table that the run has not seen and that are ignored, such as {"id": "drop"}.
+    data_dir : str, optional
+        Folder with the files of a named data set.
+    device : str
+        "auto", "cpu", "cuda" or "cuda:N".
+
+    Returns
+    -------
+    Path
+        The file that was written.
+
+    Examples
+    --------
+    >>> imix.draw_map("runs/customers", "map.svg", label="region")  # doctest: +SKIP
+    PosixPath('map.svg')
     """
-    out = writable(Path(out), MAPS, "a map")
-    if samples < FEWEST:
-        raise InputError(f"a map needs at least {FEWEST} samples; got {samples}")
+    out = check_output_path(Path(out), MAP_SUFFIXES, "a map")
+    if samples < MIN_SAMPLES:
+        raise InputError(f"samples must be at least {MIN_SAMPLES}; got {samples}")
     run = as_run(run)
-    name = run.config["data"]["name"] if data is None else data
-    seen = label is not None and run.table is not None and label in run.table.kinds
-    dataset = load_for(run, name, label=None if seen else label, columns=columns, data_dir=data_dir)
-    if label is not None and seen:
-        dataset = _classed(dataset, label, frames_of(name, dataset, [label]))
-    chosen = choose(dataset, None if classes else samples)
+    source = run.config["data"]["name"] if data is None else data
+    label_is_input = label is not None and run.table is not None and label in run.table.kinds
+    dataset = load_for_run(run, source, label=None if label_is_input else label, columns=columns, data_dir=data_dir)
+    if label is not None and label_is_input:
+        dataset = _label_by_column(dataset, label, source_frames(source, dataset, [label]))
+    selection = select_samples(dataset, None if classes else samples)
     if classes:
-        chosen = replace(chosen, rows=np.sort(_of_classes(dataset, chosen, classes)[:samples]))
-    if len(chosen.rows) < FEWEST:
-        raise InputError(f"a map needs at least {FEWEST} samples; {dataset.name} has {len(chosen.rows)} to show")
-    taken = chosen.taken
-    labels = None if taken.labels is None else taken.labels.numpy()
-    return save_map(out, places(embed(run, taken, device=device), method), labels, dataset.class_names)
+        selection = replace(selection, rows=np.sort(_rows_of_classes(dataset, selection, classes)[:samples]))
+    if len(selection.rows) < MIN_SAMPLES:
+        raise InputError(
+            f"a map needs at least {MIN_SAMPLES} samples; {dataset.name} has {len(selection.rows)} to show"
+        )
+    selected = selection.take()
+    labels = None if selected.labels is None else selected.labels.numpy()
+    return save_map(out, project_2d(embed(run, selected, device=device), method), labels, dataset.class_names)
 
 
-def _classed(data: Data, label: str, frames: Sequence[Frame]) -> Data:
-    """The data with the values of a column as the classes of its rows, training rows before test rows."""
+def _label_by_column(data: Data, label: str, frames: Sequence[Frame]) -> Data:
+    """Use the values of a column as classes; `frames` hold the training rows and, if there are any, the test rows."""
     values = [None if value is None else str(value) for frame in frames for value in frame.column(label).to_pylist()]
-    numbers, names = class_numbers(np.array(values, object), len(values), f"column {label!r}")
-    if len(names) > MOST_VALUES:
-        raise InputError(f"column {label!r} has {len(names):,} values, too many to colour a map by")
+    numbers, names = encode_classes(np.array(values, object), len(values), f"column {label!r}")
+    if len(names) > MAX_LABEL_VALUES:
+        raise InputError(
+            f"column {label!r} has {len(names):,} distinct values; a map can be colored by at most {MAX_LABEL_VALUES}"
+        )
     data.train.labels = numbers[: len(data.train)]
     if data.test is not None:
         data.test.labels = numbers[len(data.train) :]
     return replace(data, class_names=list(names))
 
 
-def _of_classes(data: Data, chosen: Chosen, wanted: Sequence[str]) -> np.ndarray:
-    """Those rows, in random order, of the wanted classes, by name, or by number where classes have no names."""
-    labels = chosen.source.labels
+def _rows_of_classes(data: Data, selection: SampleSelection, classes: Sequence[str]) -> np.ndarray:
+    """Selected rows that belong to the given classes, in random order."""
+    labels = selection.source.labels
     if labels is None:
-        raise InputError(f"the {chosen.part} samples of {data.name} have no labels, so no classes can be chosen")
-    if strange := [name for name in wanted if name not in data.called]:
-        raise InputError(f"there is no class {strange[0]!r}; there are {', '.join(data.called)}")
-    numbers = torch.tensor([data.called.index(name) for name in wanted])
-    order = np.random.default_rng(0).permutation(chosen.rows)
+        raise InputError(f"cannot select classes: the {selection.split} samples of {data.name} have no labels")
+    if unknown := [name for name in classes if name not in data.shown_classes]:
+        raise InputError(f"unknown class {unknown[0]!r}; choose from {', '.join(data.shown_classes)}")
+    numbers = torch.tensor([data.shown_classes.index(name) for name in classes])
+    order = np.random.default_rng(0).permutation(selection.rows)
     return order[torch.isin(labels.cpu()[torch.from_numpy(order)], numbers).numpy()]
 
 
-def places(features: np.ndarray, method: str = "tsne") -> np.ndarray:
-    """Places (N, 2) of features (N, F) in the plane, in 0..1, by t-SNE or UMAP (extra: umap-learn) of directions."""
+def project_2d(features: np.ndarray, method: str = "tsne") -> np.ndarray:
+    """Project L2-normalized features (N, F) to points (N, 2) in the unit square with t-SNE or UMAP."""
     if len(features) == 1:
         return np.full((1, 2), 0.5)
     if not np.isfinite(features).all():
-        raise InputError("the encoder gives numbers that are not finite, of which there is no map")
-    directions = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
-    if np.ptp(directions, axis=0).max() < ALIKE:  # a collapsed encoder, which t-SNE does not survive
+        raise InputError("cannot draw a map: the encoder's features are not finite")
+    directions = _normalize(features)
+    if np.ptp(directions, axis=0).max() < COLLAPSE_TOLERANCE:  # t-SNE fails on the features of a collapsed encoder
         return np.full((len(features), 2), 0.5)
     if method == "umap":
         try:
             import umap
         except ImportError as error:
-            raise InputError("UMAP needs the extra: pip install 'imix-ssl[umap]'") from error
-        found = umap.UMAP(random_state=0).fit_transform(directions)
+            raise InputError("method 'umap' needs an extra: pip install 'imix-ssl[umap]'") from error
+        points = umap.UMAP(random_state=0).fit_transform(directions)
     elif method == "tsne":
         from sklearn.decomposition import PCA
         from sklearn.manifold import TSNE
 
-        if len(directions) > 5000 and directions.shape[1] > ENOUGH:
-            directions = np.asarray(PCA(ENOUGH, random_state=0).fit_transform(directions))
+        if len(directions) > 5000 and directions.shape[1] > PCA_COMPONENTS:
+            directions = np.asarray(PCA(PCA_COMPONENTS, random_state=0).fit_transform(directions))
         perplexity = min(30.0, max(1.0, (len(directions) - 1) / 3))
         init = "pca" if min(directions.shape) > 1 else "random"
-        found = np.asarray(TSNE(init=init, perplexity=perplexity, random_state=0).fit_transform(directions))
+        points = np.asarray(TSNE(init=init, perplexity=perplexity, random_state=0).fit_transform(directions))
     else:
-        raise InputError(f"unknown map {method!r}; choose tsne or umap")
-    low, high = found.min(0), found.max(0)
-    return (found - low) / np.maximum(high - low, 1e-12)
+        raise InputError(f"method must be 'tsne' or 'umap'; got {method!r}")
+    low, high = points.min(0), points.max(0)
+    return (points - low) / np.maximum(high - low, 1e-12)
 
 
-def neighbours(features: np.ndarray, k: int = 8) -> np.ndarray:
-    """The k nearest other samples of each by cosine, (N, k), nearest first."""
-    directions = (features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)).astype(np.float32)
+def nearest_neighbors(features: np.ndarray, k: int = 8) -> np.ndarray:
+    """Indices (N, k) of the k other samples with the highest cosine similarity, nearest first."""
+    directions = _normalize(features).astype(np.float32)
     k = min(k, len(directions) - 1)
-    found = np.empty((len(directions), k), np.int32)
+    neighbors = np.empty((len(directions), k), np.int32)
     for start in range(0, len(directions), 1024):
         similarity = directions[start : start + 1024] @ directions.T
         rows = np.arange(len(similarity))
-        similarity[rows, start + rows] = -np.inf
+        similarity[rows, start + rows] = -np.inf  # a sample is not its own neighbor
         nearest = np.argpartition(-similarity, max(0, k - 1), axis=1)[:, :k]
         order = np.argsort(-np.take_along_axis(similarity, nearest, 1), axis=1, kind="stable")
-        found[start : start + 1024] = np.take_along_axis(nearest, order, 1)
-    return found
+        neighbors[start : start + 1024] = np.take_along_axis(nearest, order, 1)
+    return neighbors
 
 
-def save_map(path: Path, where: np.ndarray, labels: np.ndarray | None, names: Sequence[str] = ()) -> Path:
-    """Draw places (N, 2) in 0..1 with a colour for each label and a legend: an .svg or .png file."""
-    shown = np.zeros(len(where), int) if labels is None else labels
-    classes = [int(label) for label in np.unique(shown)]
-    known = dict(enumerate(map(printable, names))) | {-1: "no label"}
-    legend = [] if labels is None else [(known.get(c, str(c)), colour(c)) for c in classes]
-    if writable(path, MAPS, "a map").suffix == ".svg":
-        write_text(path, _svg(where, shown, legend))
+def _normalize(features: np.ndarray) -> np.ndarray:
+    return features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+
+
+def save_map(path: Path, points: np.ndarray, labels: np.ndarray | None, class_names: Sequence[str] = ()) -> Path:
+    """Write points (N, 2) in the unit square, colored by label, with a legend, to an .svg or .png file."""
+    point_labels = np.zeros(len(points), int) if labels is None else labels
+    names = dict(enumerate(map(printable, class_names))) | {-1: "no label"}
+    classes = [] if labels is None else [int(label) for label in np.unique(labels)]
+    legend = [(names.get(label, str(label)), color(label)) for label in classes]
+    if check_output_path(path, MAP_SUFFIXES, "a map").suffix == ".svg":
+        write_text(path, _svg(points, point_labels, legend))
     else:
-        write_atomically(path, lambda file: _png(file, where, shown, legend))
+        write_atomically(path, lambda file: _png(file, points, point_labels, legend))
     return path
 
 
-def colour(label: int) -> str:
-    """Of a class."""
-    return COLOURS[label % len(COLOURS)] if label >= 0 else "#999999"
+def color(label: int) -> str:
+    """The color of a class; gray for samples without a label."""
+    return CLASS_COLORS[label % len(CLASS_COLORS)] if label >= 0 else NO_LABEL_COLOR
 
 
-def _svg(where: np.ndarray, labels: np.ndarray, legend: list[tuple[str, str]]) -> str:
-    spots = "".join(
-        f'<circle cx="{20 + x * (SIDE - 40):.1f}" cy="{20 + (1 - y) * (SIDE - 40):.1f}" r="3" fill="{colour(label)}"/>'
-        for (x, y), label in zip(where.tolist(), labels.tolist(), strict=True)
+def _position(x: float, y: float) -> tuple[float, float]:
+    """Pixel coordinates of a point in the unit square; the y axis of images points down."""
+    extent = PLOT_SIZE - 2 * MARGIN
+    return MARGIN + x * extent, MARGIN + (1 - y) * extent
+
+
+def _svg(points: np.ndarray, labels: np.ndarray, legend: list[tuple[str, str]]) -> str:
+    positions = [_position(x, y) for x, y in points.tolist()]
+    dots = "".join(
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color(label)}"/>'
+        for (x, y), label in zip(positions, labels.tolist(), strict=True)
     )
-    words = "".join(
-        f'<circle cx="{SIDE + 20}" cy="{30 + 22 * at}" r="6" fill="{fill}"/>'
-        f'<text x="{SIDE + 34}" y="{35 + 22 * at}">{escape(name)}</text>'
-        for at, (name, fill) in enumerate(legend)
+    entries = "".join(
+        f'<circle cx="{PLOT_SIZE + 20}" cy="{30 + 22 * i}" r="6" fill="{fill}"/>'
+        f'<text x="{PLOT_SIZE + 34}" y="{35 + 22 * i}">{escape(name)}</text>'
+        for i, (name, fill) in enumerate(legend)
     )
-    size = f'width="{SIDE + 200}" height="{SIDE}" viewBox="0 0 {SIDE + 200} {SIDE}"'
+    width, height = PLOT_SIZE + LEGEND_WIDTH, PLOT_SIZE
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     style = 'font-family="sans-serif" font-size="14" fill-opacity="0.8"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{spots}{words}</svg>\n'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{dots}{entries}</svg>\n'
 
 
-def _png(file: BinaryIO, where: np.ndarray, labels: np.ndarray, legend: list[tuple[str, str]]) -> None:
+def _png(file: BinaryIO, points: np.ndarray, labels: np.ndarray, legend: list[tuple[str, str]]) -> None:
     from PIL import Image, ImageDraw
 
-    fine = 2  # drawn larger and made smaller, for smooth edges
-    image = Image.new("RGB", ((SIDE + 200) * fine, SIDE * fine), "white")
+    scale = 2  # drawn at twice the size and scaled down for smooth edges
+    width, height = PLOT_SIZE + LEGEND_WIDTH, PLOT_SIZE
+    image = Image.new("RGB", (width * scale, height * scale), "white")
     draw = ImageDraw.Draw(image)
 
-    def spot(x: float, y: float, radius: float, fill: str) -> None:
-        draw.ellipse([fine * (x - radius), fine * (y - radius), fine * (x + radius), fine * (y + radius)], fill=fill)
+    def dot(x: float, y: float, radius: float, fill: str) -> None:
+        box = [scale * (x - radius), scale * (y - radius), scale * (x + radius), scale * (y + radius)]
+        draw.ellipse(box, fill=fill)
 
-    for (x, y), label in zip(where.tolist(), labels.tolist(), strict=True):
-        spot(20 + x * (SIDE - 40), 20 + (1 - y) * (SIDE - 40), 3, colour(label))
-    for at, (name, fill) in enumerate(legend):
-        spot(SIDE + 20, 30 + 22 * at, 6, fill)
-        draw.text((fine * (SIDE + 34), fine * (22 + 22 * at)), name, fill="black", font_size=14 * fine)
-    image.resize((SIDE + 200, SIDE), Image.Resampling.LANCZOS).save(file, "PNG")
+    for (x, y), label in zip(points.tolist(), labels.tolist(), strict=True):
+        dot(*_position(x, y), 3, color(label))
+    for i, (name, fill) in enumerate(legend):
+        dot(PLOT_SIZE + 20, 30 + 22 * i, 6, fill)
+        draw.text((scale * (PLOT_SIZE + 34), scale * (22 + 22 * i)), name, fill="black", font_size=14 * scale)
+    image.resize((width, height), Image.Resampling.LANCZOS).save(file, "PNG")

@@ -2,18 +2,25 @@
 (() => {
   const page = JSON.parse(document.getElementById("content").textContent);
   const byId = id => document.getElementById(id);
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const colour = at => page.colours[at % page.colours.length];
-  const classColour = label => label < 0 ? "#999999" : page.classColours[label % page.classColours.length];
-  const plain = text => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");  // Plotly reads tags
+  const darkMode = matchMedia("(prefers-color-scheme: dark)");
+  const groupColor = group => page.groupColors[group % page.groupColors.length];
+  const classColor = label => label < 0 ? "#999999" : page.classColors[label % page.classColors.length];
+  // Plotly interprets HTML tags in names.
+  const escapeHtml = text => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-  function make(tag, attributes = {}, ...children) {
+  function createElement(tag, attributes = {}, ...children) {
     const element = Object.assign(document.createElement(tag), attributes);
     element.append(...children);
     return element;
   }
 
-  function look(extra = {}) {
+  function swatch(color) {
+    const element = createElement("span", {className: "swatch"});
+    element.style.background = color;
+    return element;
+  }
+
+  function plotLayout(extra = {}) {
     const style = getComputedStyle(document.documentElement);
     const [text, rule] = ["--text", "--rule"].map(name => style.getPropertyValue(name).trim());
     const axis = {gridcolor: rule, zerolinecolor: rule, linecolor: rule, automargin: true};
@@ -23,89 +30,106 @@
       ...extra, xaxis: {...axis, ...extra.xaxis}, yaxis: {...axis, ...extra.yaxis},
     };
   }
-  const options = {responsive: true, displayModeBar: false};
+  const plotOptions = {responsive: true, displayModeBar: false};
 
   function drawCurves() {
-    byId("along").hidden = !page.curves.length;
-    byId("legend").replaceChildren(...(page.arms.length < 2 ? [] : page.arms.map((name, at) => {
-      const swatch = make("span", {className: "swatch"});
-      swatch.style.background = colour(at);
-      return make("span", {}, swatch, name);
-    })));
-    byId("curves").replaceChildren(...page.curves.map(curve => {
-      const place = make("div", {className: "plot", id: `curve-${curve.key}`});
-      return make("div", {}, make("h3", {textContent: curve.title}), place);
-    }));
+    byId("training-curves").hidden = !page.curves.length;
+    const names = page.groups.length < 2 ? [] : page.groups;
+    byId("legend").replaceChildren(...names.map((name, group) => createElement("span", {}, swatch(groupColor(group)), name)));
+    byId("curves").replaceChildren(...page.curves.map(curve => createElement("div", {},
+      createElement("h3", {textContent: curve.title}),
+      createElement("div", {className: "plot", id: `curve-${curve.key}`}))));
     for (const curve of page.curves) {
-      const traces = curve.lines.map(line => ({
-        x: line.x, y: line.y, mode: line.x.length < 2 ? "markers" : "lines", line: {color: colour(line.arm), width: 1.6},
-        name: plain(page.arms[line.arm]), hovertemplate: `%{y}<extra>${plain(page.arms[line.arm])}</extra>`,
-      }));
-      Plotly.newPlot(`curve-${curve.key}`, traces, look({xaxis: {title: {text: "epoch"}}}), options);
+      const traces = curve.lines.map(line => {
+        const name = escapeHtml(page.groups[line.group]);
+        return {
+          x: line.x, y: line.y, mode: line.x.length < 2 ? "markers" : "lines", line: {color: groupColor(line.group), width: 1.6},
+          name, hovertemplate: `epoch %{x:.1f}: %{y}<extra>${name}</extra>`,
+        };
+      });
+      Plotly.newPlot(`curve-${curve.key}`, traces, plotLayout({xaxis: {title: {text: "epoch"}}}), plotOptions);
     }
   }
 
-  function drawConfusions() {
-    byId("confused").hidden = !page.confusions.length;
-    byId("confusions").replaceChildren(...page.confusions.map((one, at) => make("div", {},
-      make("h3", {textContent: page.arms[one.arm] + (one.protocol === "linear" ? "" : `, ${one.protocol}`)}),
-      make("div", {className: "plot square", id: `confusion-${at}`}))));
-    page.confusions.forEach((one, at) => {
-      const names = one.classes.map(plain);
-      const share = one.counts.map(row => row.map(count => 100 * count / Math.max(1, row.reduce((a, b) => a + b, 0))));
-      const few = names.length <= 14;
+  function drawConfusionMatrices() {
+    byId("confusion").hidden = !page.confusionMatrices.length;
+    byId("confusion-matrices").replaceChildren(...page.confusionMatrices.map((matrix, i) => createElement("div", {},
+      createElement("h3", {textContent: page.groups[matrix.group] + (matrix.column === "linear" ? "" : `, ${matrix.column}`)}),
+      createElement("div", {className: "plot square", id: `confusion-${i}`}))));
+    page.confusionMatrices.forEach((matrix, i) => {
+      const names = matrix.classes.map(escapeHtml);
+      const percent = matrix.counts.map(row => row.map(count => 100 * count / Math.max(1, row.reduce((a, b) => a + b, 0))));
+      const showNumbers = names.length <= 14;
       const trace = {
-        type: "heatmap", z: share, zmin: 0, zmax: 100, showscale: false, colorscale: dark.matches
+        type: "heatmap", z: percent, zmin: 0, zmax: 100, showscale: false, colorscale: darkMode.matches
           ? [[0, "#191d27"], [1, "#ff7a8a"]] : [[0, "#f7f8fb"], [1, "#d1495b"]],
-        customdata: one.counts, text: few ? share.map(row => row.map(value => value >= 0.5 ? value.toFixed(0) : "")) : undefined,
-        texttemplate: few ? "%{text}" : undefined,
-        hovertemplate: "%{y} taken for %{x}: %{customdata} (%{z:.1f} %)<extra></extra>",
-        x: names.map((_, number) => number), y: names.map((_, number) => number),
+        customdata: matrix.counts,
+        text: showNumbers ? percent.map(row => row.map(value => value >= 0.5 ? value.toFixed(0) : "")) : undefined,
+        texttemplate: showNumbers ? "%{text}" : undefined,
+        hovertemplate: "true class: %{y}<br>predicted: %{x}<br>%{customdata} samples (%{z:.1f}%)<extra></extra>",
+        x: names.map((_, label) => label), y: names.map((_, label) => label),
       };
-      const ticks = {tickvals: names.map((_, number) => number), ticktext: names, showgrid: false};
-      Plotly.newPlot(`confusion-${at}`, [trace],
-        look({xaxis: {...ticks, tickangle: -45}, yaxis: {...ticks, autorange: "reversed"}, margin: {l: 70, r: 10, t: 8, b: 70}}), options);
+      const ticks = {tickvals: names.map((_, label) => label), ticktext: names, showgrid: false};
+      Plotly.newPlot(`confusion-${i}`, [trace], plotLayout({
+        xaxis: {...ticks, tickangle: -45, title: {text: "predicted class"}},
+        yaxis: {...ticks, autorange: "reversed", title: {text: "true class"}},
+        margin: {l: 70, r: 10, t: 8, b: 70},
+      }), plotOptions);
     });
   }
 
-  let current = 0;
+  let currentMap = 0;
 
-  function drawMap(at) {
-    current = at;
-    const map = page.maps[at], samples = page.samples[map.samples];
-    [...byId("choices").children].forEach((button, number) => button.setAttribute("aria-selected", number === at));
-    byId("told").textContent = `${map.x.length.toLocaleString("en")} of ${samples.of.toLocaleString("en")} ${samples.part} samples`;
-    const groups = new Map();
+  const splitName = samples => samples.split === "train" ? "training" : samples.split;
+  const sampleName = (samples, point) =>
+    samples.names.length ? samples.names[point].split("/").pop() : `${splitName(samples)} sample ${samples.indices[point]}`;
+  const className = (samples, label) => label < 0 ? "no label" : String(samples.classes[label] ?? label);
+  const sampleClass = (samples, point) => samples.labels ? className(samples, samples.labels[point]) : "";
+
+  function drawMap(index) {
+    currentMap = index;
+    const map = page.maps[index], samples = page.samples[map.samples];
+    [...byId("tabs").children].forEach((button, i) => button.setAttribute("aria-selected", i === index));
+    byId("map-size").textContent =
+      `${map.x.length.toLocaleString("en")} of ${samples.total.toLocaleString("en")} ${splitName(samples)} samples`;
+    const pointsByLabel = new Map();
     map.x.forEach((_, point) => {
       const label = samples.labels ? samples.labels[point] : 0;
-      if (!groups.has(label)) groups.set(label, []);
-      groups.get(label).push(point);
+      if (!pointsByLabel.has(label)) pointsByLabel.set(label, []);
+      pointsByLabel.get(label).push(point);
     });
-    const traces = [...groups.keys()].sort((a, b) => a - b).map(label => {
-      const points = groups.get(label);
-      const name = samples.labels ? (label < 0 ? "no label" : plain(samples.classes[label] ?? label)) : "samples";
+    const traces = [...pointsByLabel.keys()].sort((a, b) => a - b).map(label => {
+      const points = pointsByLabel.get(label);
       return {
-        type: map.x.length > 4000 ? "scattergl" : "scatter", mode: "markers", name, hoverinfo: "none", customdata: points,
+        type: map.x.length > 4000 ? "scattergl" : "scatter", mode: "markers", hoverinfo: "none", customdata: points,
+        name: samples.labels ? escapeHtml(className(samples, label)) : "samples",
         x: points.map(point => map.x[point]), y: points.map(point => map.y[point]),
-        marker: {size: map.x.length > 10000 ? 3 : 6, opacity: 0.8, color: classColour(label)},
+        marker: {size: map.x.length > 10000 ? 3 : 6, opacity: 0.8, color: classColor(label)},
       };
     });
+    // The last trace holds the lines from the selected sample to its neighbors.
     traces.push({type: "scatter", mode: "lines", x: [], y: [], hoverinfo: "skip", showlegend: false, line: {width: 1, color: "#888"}});
-    const hidden = {visible: false};
-    const layout = look({xaxis: hidden, yaxis: {...hidden, scaleanchor: "x"}, showlegend: Boolean(samples.labels), dragmode: "pan",
-      margin: {l: 6, r: 6, t: 6, b: 6}, legend: {itemsizing: "constant", y: 1}});
-    Plotly.newPlot("map", traces, layout, {...options, scrollZoom: true}).then(plot => {
-      let held = false;
-      plot.on("plotly_hover", event => { if (!held) show(event.points[0].customdata, false); });
-      plot.on("plotly_click", event => { held = true; show(event.points[0].customdata, true); setTimeout(() => { held = false; }, 800); });
+    const hiddenAxis = {visible: false};
+    const layout = plotLayout({
+      xaxis: hiddenAxis, yaxis: {...hiddenAxis, scaleanchor: "x"}, showlegend: Boolean(samples.labels), dragmode: "pan",
+      margin: {l: 6, r: 6, t: 6, b: 6}, legend: {itemsizing: "constant", y: 1},
+    });
+    Plotly.newPlot("map", traces, layout, {...plotOptions, scrollZoom: true}).then(plot => {
+      let ignoreHover = false;  // for a moment after a click, so that the neighbors stay visible
+      plot.on("plotly_hover", event => { if (!ignoreHover) showSample(event.points[0].customdata, false); });
+      plot.on("plotly_click", event => {
+        ignoreHover = true;
+        showSample(event.points[0].customdata, true);
+        setTimeout(() => { ignoreHover = false; }, 800);
+      });
     });
   }
 
-  function thumb(samples, point, scale) {
+  function thumbnail(samples, point, scale) {
     const sprite = samples.sprite;
-    if (!sprite || point >= sprite.n) return null;
+    if (!sprite || point >= sprite.count) return null;
     const [width, height] = [sprite.width * scale, sprite.height * scale];
-    const element = make("span", {className: "thumb"});
+    const element = createElement("span", {className: "thumbnail"});
     Object.assign(element.style, {
       width: `${width}px`, height: `${height}px`, backgroundImage: `url(${sprite.uri})`,
       backgroundSize: `${sprite.columns * width}px auto`,
@@ -114,38 +138,40 @@
     return element;
   }
 
-  const called = (samples, point) => samples.names.length ? samples.names[point].split("/").pop() : `${samples.part} ${samples.numbers[point]}`;
-  const classOf = (samples, point) => !samples.labels ? "" : samples.labels[point] < 0 ? "no label" : String(samples.classes[samples.labels[point]]);
+  function neighborList(map, samples, point, spriteSize) {
+    return createElement("div", {className: "neighbors"}, ...map.neighbors[point].map(neighbor => {
+      const name = sampleName(samples, neighbor), label = sampleClass(samples, neighbor);
+      const button = createElement("button", {title: label ? `${name}, ${label}` : name});
+      button.append(thumbnail(samples, neighbor, Math.max(0.5, 48 / spriteSize)) ?? "", createElement("div", {textContent: label || name}));
+      button.addEventListener("click", () => showSample(neighbor, true));
+      return button;
+    }));
+  }
 
-  function show(point, near) {
-    const map = page.maps[current], samples = page.samples[map.samples], panel = byId("panel");
+  function showSample(point, withNeighbors) {
+    const map = page.maps[currentMap], samples = page.samples[map.samples], panel = byId("panel");
     const parts = [];
-    const size = samples.sprite ? Math.max(samples.sprite.width, samples.sprite.height) : 1;
-    const picture = thumb(samples, point, Math.max(1, Math.floor(200 / size)));
-    if (picture) parts.push(picture);
-    parts.push(make("h3", {textContent: called(samples, point)}));
+    const spriteSize = samples.sprite ? Math.max(samples.sprite.width, samples.sprite.height) : 1;
+    const image = thumbnail(samples, point, Math.max(1, Math.floor(200 / spriteSize)));
+    if (image) parts.push(image);
+    parts.push(createElement("h3", {textContent: sampleName(samples, point)}));
     if (samples.labels) {
-      const swatch = make("span", {className: "swatch"});
-      swatch.style.background = classColour(samples.labels[point]);
-      parts.push(make("div", {}, swatch, classOf(samples, point)));
+      parts.push(createElement("div", {}, swatch(classColor(samples.labels[point])), sampleClass(samples, point)));
     }
-    if (samples.sounds && samples.sounds[point]) parts.push(make("audio", {controls: true, src: samples.sounds[point], autoplay: near}));
+    if (samples.audio && samples.audio[point]) {
+      parts.push(createElement("audio", {controls: true, src: samples.audio[point], autoplay: withNeighbors}));
+    }
     if (samples.rows) {
-      const list = make("dl");
-      samples.columns.forEach((name, at) => list.append(make("dt", {textContent: name, title: name}), make("dd", {textContent: samples.rows[point][at] ?? "–"})));
+      const list = createElement("dl");
+      samples.columns.forEach((name, i) => list.append(
+        createElement("dt", {textContent: name, title: name}), createElement("dd", {textContent: samples.rows[point][i] ?? "–"})));
       parts.push(list);
     }
-    if (near) {
-      parts.push(make("h3", {textContent: "Nearest neighbours"}));
-      parts.push(make("div", {className: "near"}, ...map.near[point].map(other => {
-        const button = make("button", {title: `${called(samples, other)} ${classOf(samples, other)}`});
-        button.append(thumb(samples, other, Math.max(0.5, 48 / size)) ?? "", make("div", {textContent: classOf(samples, other) || called(samples, other)}));
-        button.addEventListener("click", () => show(other, true));
-        return button;
-      })));
-      const lines = map.near[point].flatMap(other => [point, other, null]);
-      const last = byId("map").data.length - 1;
-      Plotly.restyle("map", {x: [lines.map(p => p === null ? null : map.x[p])], y: [lines.map(p => p === null ? null : map.y[p])]}, [last]);
+    if (withNeighbors) {
+      parts.push(createElement("h3", {textContent: "Nearest neighbors"}), neighborList(map, samples, point, spriteSize));
+      const path = map.neighbors[point].flatMap(neighbor => [point, neighbor, null]);
+      const coordinates = axis => [path.map(p => p === null ? null : axis[p])];
+      Plotly.restyle("map", {x: coordinates(map.x), y: coordinates(map.y)}, [byId("map").data.length - 1]);
     }
     panel.replaceChildren(...parts);
     panel.dataset.point = point;
@@ -153,18 +179,18 @@
 
   function drawAll() {
     drawCurves();
-    drawConfusions();
+    drawConfusionMatrices();
     if (!page.maps.length) return;
-    byId("maps").hidden = false;
-    byId("choices").replaceChildren(...(page.maps.length < 2 ? [] : page.maps.map((map, at) => {
-      const button = make("button", {textContent: page.arms[map.arm], role: "tab"});
-      button.addEventListener("click", () => drawMap(at));
+    byId("embedding-map").hidden = false;
+    byId("tabs").replaceChildren(...(page.maps.length < 2 ? [] : page.maps.map((map, i) => {
+      const button = createElement("button", {textContent: page.groups[map.group], role: "tab"});
+      button.addEventListener("click", () => drawMap(i));
       return button;
     })));
-    drawMap(current);
+    drawMap(currentMap);
   }
 
-  window.imixShow = show;  // also by hand, from the console
+  window.imixShowSample = showSample;  // for tests and the browser console
   drawAll();
-  dark.addEventListener("change", drawAll);
+  darkMode.addEventListener("change", drawAll);
 })();

@@ -1,4 +1,4 @@
-"""report.html: everything the page shows is gathered here, as JSON; page.js draws it, page.css dresses it."""
+"""report.html: collects the content of the page as JSON and HTML tables; page.js draws the plots."""
 
 import html
 import json
@@ -12,145 +12,198 @@ from typing import Any
 
 from imix.errors import InputError
 from imix.evaluation import embed
-from imix.evaluation.reading import load_for
-from imix.files import writable, write_text
-from imix.reports.arms import Arm, differences, evaluate_if_need_be, group, in_words, told
-from imix.reports.baselines import set_apart
-from imix.reports.maps import COLOURS, neighbours, places
-from imix.reports.samples import choose, show
+from imix.files import check_output_path, write_text
+from imix.probes.run_data import load_for_run
+from imix.reports.baselines import split_baselines
+from imix.reports.groups import (
+    RunGroup,
+    differences,
+    evaluate_if_needed,
+    format_setting,
+    group_runs,
+    run_description,
+)
+from imix.reports.maps import CLASS_COLORS, nearest_neighbors, project_2d
+from imix.reports.samples import sample_content, select_samples
 from imix.run import Run, as_run
 
-CURVES = {
-    "loss": "loss",
-    "knn": "nearest neighbours' accuracy",
-    "nearest": "nearest of the batch is of the same class",
-    "rank": "effective rank of features",
-    "alignment": "alignment of views (low is close)",
-    "uniformity": "uniformity (low is spread out)",
+CURVES = {  # metric -> title of its plot
+    "loss": "Training loss",
+    "knn": "k-NN accuracy",
+    "batch_1nn": "Nearest neighbor has the same class (in batch)",
+    "effective_rank": "Effective rank of the features",
+    "alignment": "Alignment (lower: views of a sample are closer)",
+    "uniformity": "Uniformity (lower: samples are more spread out)",
 }
-ARMS = ("#8a8f98", "#d1495b", "#00798c", "#edae49", "#66a182", "#5e4fa2", "#c76f9b", "#7a5c3e")
-MOST_POINTS = 600  # of a curve
-MOST_MAPS = 6
+PROTOCOLS = {  # protocol -> what its number means
+    "linear": "test accuracy of a linear classifier trained on the frozen features",
+    "knn": "test accuracy of k-nearest-neighbor classification on the frozen features",
+    "pinv": "test accuracy of a linear classifier fitted with the pseudoinverse of the frozen features",
+    "fed": "Fréchet distance between the features of training and test samples (lower is better)",
+    "detection": "average precision of an object detector fine-tuned from the encoder",
+}
+GROUP_COLORS = ("#8a8f98", "#d1495b", "#00798c", "#edae49", "#66a182", "#5e4fa2", "#c76f9b", "#7a5c3e")
+MAX_POINTS = 600  # per curve
+MAX_MAPS = 6
+MIN_SAMPLES = 10
 
 
 def write_report(
-    path: Path, title: str, arms: list[Arm], baselines: list[Arm], note: str, command: str, samples: int = 2000
+    path: Path,
+    title: str,
+    groups: list[RunGroup],
+    baselines: list[RunGroup],
+    note: str,
+    command: str,
+    samples: int = 2000,
 ) -> Path:
-    """Write the page: results with baselines below the arms, curves, maps of features, confusions, settings."""
+    """Write a report of groups of runs; `report` does this for a list of runs.
+
+    Parameters
+    ----------
+    path : Path
+        File to write.
+    title : str
+        Heading of the page.
+    groups : list of RunGroup
+        Groups to compare; the best result of each column is highlighted.
+    baselines : list of RunGroup
+        Groups that are shown only as rows at the bottom of the results table.
+    note : str
+        Text below the results table.
+    command : str
+        The command that creates this report, shown at the end of the page.
+    samples : int
+        Maximum number of samples in an embedding map.
+
+    Returns
+    -------
+    Path
+        The file that was written.
+    """
     from plotly.offline import get_plotlyjs
 
-    arms, found = set_apart(arms)
-    baselines = [*baselines, *found]
-    maps, shown = _maps(arms, samples)
+    groups, shared_baselines = split_baselines(groups)
+    maps, map_samples = _maps(groups, samples)
     content = {
-        "colours": ARMS,
-        "classColours": COLOURS,
-        "arms": [arm.name for arm in arms],
-        "curves": _curves(arms),
+        "groupColors": GROUP_COLORS,
+        "classColors": CLASS_COLORS,
+        "groups": [group.name for group in groups],
+        "curves": _curves(groups),
         "maps": maps,
-        "samples": shown,
-        "confusions": _confusions(arms, shown),
+        "samples": map_samples,
+        "confusionMatrices": _confusion_matrices(groups, map_samples),
     }
-    parts = files("imix.reports")
-    page = (parts / "page.html").read_text(encoding="utf-8")
-    for name, text in {
+    resources = files("imix.reports")
+    page = (resources / "page.html").read_text(encoding="utf-8")
+    for placeholder, text in {
         "title": html.escape(title),
-        "style": (parts / "page.css").read_text(encoding="utf-8"),
+        "style": (resources / "page.css").read_text(encoding="utf-8"),
         "plotly": get_plotlyjs(),
-        "script": (parts / "page.js").read_text(encoding="utf-8"),
-        "table": _table(arms, baselines),
+        "script": (resources / "page.js").read_text(encoding="utf-8"),
+        "results": _results_table(groups, [*baselines, *shared_baselines]),
         "note": html.escape(note),
-        "constants": _constants(arms),
-        "settings": _settings(arms),
+        "evaluation-settings": _evaluation_settings(groups),
+        "settings": _settings(groups),
         "command": html.escape(command),
-        "content": json.dumps(content).replace("<", "\\u003c"),  # no name can end the script element, or begin another
+        "content": json.dumps(content).replace("<", "\\u003c"),  # so that no name can close the script element
     }.items():
-        page = page.replace(f"<!--{name}-->", text)
+        page = page.replace(f"<!--{placeholder}-->", text)
     write_text(path, page)
     return path
 
 
-def _table(arms: list[Arm], baselines: list[Arm]) -> str:
-    """Results: a row for each arm, a column for each protocol; the best arm of a column stands out."""
-    protocols = list(dict.fromkeys(protocol for arm in arms for protocol in arm.results))
-    if not protocols:
-        return "<p>Not evaluated yet: <code>imix evaluate RUN</code>.</p>"
-    distances = {name for arm in arms for name, results in arm.results.items() if results[0].is_distance}
-    means = {protocol: [_mean(arm, protocol) for arm in arms] for protocol in protocols}
+def _results_table(groups: list[RunGroup], baselines: list[RunGroup]) -> str:
+    """HTML table with a row per group and a column per protocol; the best group of a column is highlighted."""
+    columns = list(dict.fromkeys(column for group in groups for column in group.results))
+    if not columns:
+        return "<p>No results yet. Run <code>imix evaluate RUN</code>.</p>"
+    distances = {name for group in groups for name, results in group.results.items() if results[0].is_distance}
+    means = {column: [mean for group in groups if (mean := _mean(group, column)) is not None] for column in columns}
+    best = {column: min(values) if column in distances else max(values) for column, values in means.items()}
     rows = ""
-    for arm in (*arms, *baselines):
+    for group in (*groups, *baselines):
         cells = ""
-        for protocol in protocols:
-            known = [mean for mean in means[protocol] if mean is not None]
-            best = min(known) if protocol in distances else max(known)
-            stands_out = len(known) > 1 and arm not in baselines and _mean(arm, protocol) == best
-            kind = ' class="best"' if stands_out else ""
-            cells += f"<td{kind}>{arm.shown(protocol)}</td>"
-        rows += f"<tr><th>{html.escape(arm.name)}</th>{cells}</tr>"
-    units = [f"{html.escape(name)} ({'10<sup>−4</sup>' if name in distances else '%'})" for name in protocols]
+        for column in columns:
+            highlighted = len(means[column]) > 1 and group not in baselines and _mean(group, column) == best[column]
+            attribute = ' class="best"' if highlighted else ""
+            cells += f"<td{attribute}>{group.shown(column)}</td>"
+        rows += f"<tr><th>{html.escape(group.name)}</th>{cells}</tr>"
+    units = [f"{html.escape(name)} ({'10<sup>−4</sup>' if name in distances else '%'})" for name in columns]
     head = "".join(f"<th>{unit}</th>" for unit in units)
-    return f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>{_legend(groups)}"
 
 
-def _mean(arm: Arm, protocol: str) -> float | None:
-    results = arm.results.get(protocol)
+def _legend(groups: list[RunGroup]) -> str:
+    """What the numbers in the results table mean."""
+    results = [result for group in groups for column in group.results.values() for result in column]
+    protocols = dict.fromkeys(result.protocol for result in results if result.protocol in PROTOCOLS)
+    meanings = [f"<b>{protocol}</b>: {PROTOCOLS[protocol]}." for protocol in protocols]
+    n_runs = max(len(group.runs) for group in groups)
+    spread = [f"Mean ± standard deviation over {n_runs} seeds."] if n_runs > 1 else []
+    return f'<p class="faint">{" ".join([*meanings, *spread])}</p>'
+
+
+def _mean(group: RunGroup, column: str) -> float | None:
+    results = group.results.get(column)
     return statistics.mean(result.value for result in results) if results else None
 
 
-def _constants(arms: list[Arm]) -> str:
-    """Every constant behind every number."""
+def _evaluation_settings(groups: list[RunGroup]) -> str:
+    """The hyperparameters of each column of the results table."""
     lines = []
-    for protocol in dict.fromkeys(protocol for arm in arms for protocol in arm.results):
-        result = next(arm.results[protocol][0] for arm in arms if arm.results.get(protocol))
-        constants = ", ".join(f"{name} {value}" for name, value in result.constants.items() if name != "seed")
-        lines.append(html.escape(f"{protocol}: {constants}"))
-    seeds = max((len(arm.runs) for arm in arms), default=1)
-    spread = f"Mean ± standard deviation over {seeds} seeds. " if seeds > 1 else ""
-    return f"{spread}{'; '.join(lines)}."
+    for column in dict.fromkeys(column for group in groups for column in group.results):
+        result = next(group.results[column][0] for group in groups if group.results.get(column))
+        used = [f"{name} {value}" for name, value in result.hyperparameters.items() if name != "seed"]
+        lines.append(html.escape(f"{column}: {', '.join(used)}"))
+    return "<br>".join(lines)
 
 
-def _settings(arms: list[Arm]) -> str:
-    """Where the runs of arms are, what differs between them, settings, data or encoder, then what they share."""
-    arms = [arm for arm in arms if arm.runs]
-    if not arms:
+def _settings(groups: list[RunGroup]) -> str:
+    """HTML table of the run folders and the settings that differ between groups, then all common settings."""
+    groups = [group for group in groups if group.runs]
+    if not groups:
         return ""
-    columns = [told(arm.runs[0]) for arm in arms]
-    differing = differences(columns)
+    descriptions = [run_description(group.runs[0]) for group in groups]
+    differing = differences(descriptions)
     rows = {
-        name: [html.escape(in_words(name, one.get(name)).removeprefix(f"{name} ")) for one in columns]
+        name: [html.escape(format_setting(name, d.get(name)).removeprefix(f"{name} ")) for d in descriptions]
         for name in differing
     }
-    if sum(len(arm.runs) for arm in arms) > 1:
-        paths = [[str(run.path) for run in arm.runs if run.path is not None] for arm in arms]
-        rows = {"run folder": ["<br>".join(map(html.escape, several)) for several in paths]} | rows
-    lines = "".join(
+    if sum(len(group.runs) for group in groups) > 1:
+        paths = [[html.escape(str(run.path)) for run in group.runs if run.path is not None] for group in groups]
+        rows = {"run folder": ["<br>".join(group_paths) for group_paths in paths]} | rows
+    body = "".join(
         f"<tr><th>{html.escape(name)}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
         for name, cells in rows.items()
     )
-    head = "".join(f"<th>{html.escape(arm.name)}</th>" for arm in arms)
-    table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{lines}</tbody></table>" if rows else ""
-    first = arms[0].runs[0].config["settings"] | columns[0]
-    shared = ", ".join(in_words(name, value) for name, value in first.items() if name not in [*differing, "seed"])
-    versions = ", ".join(f"{name} {value}" for name, value in arms[0].runs[0].config.get("versions", {}).items())
-    rest = f"{'Shared: ' if differing else ''}{shared}. Versions: {versions}"
-    return f"{table}<details><summary>All settings</summary><p>{html.escape(rest)}</p></details>"
+    head = "".join(f"<th>{html.escape(group.name)}</th>" for group in groups)
+    table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
+    config = groups[0].runs[0].config
+    common = {k: v for k, v in (config["settings"] | descriptions[0]).items() if k not in (*differing, "seed")}
+    settings = ", ".join(format_setting(name, value) for name, value in common.items())
+    versions = ", ".join(f"{name} {value}" for name, value in config.get("versions", {}).items())
+    summary = "Settings that are the same for all runs" if differing else "All settings"
+    text = html.escape(f"{settings}. Versions: {versions}")
+    return f'{table}<details class="faint"><summary>{summary}</summary><p>{text}</p></details>'
 
 
-def _curves(arms: list[Arm]) -> list[dict[str, Any]]:
-    """For each thing that was measured along the way, a line for each run."""
-    found = []
+def _curves(groups: list[RunGroup]) -> list[dict[str, Any]]:
+    """For each metric that was logged during training, one line per run."""
+    curves = []
     for key, title in CURVES.items():
         lines = []
-        for at, arm in enumerate(arms):
-            for run in arm.runs:
+        for i, group in enumerate(groups):
+            for run in group.runs:
                 records = [record for record in run.metrics if key in record]
-                records = records[:: max(1, len(records) // MOST_POINTS)]
+                records = records[:: max(1, len(records) // MAX_POINTS)]
                 if records:
                     epochs = [round(_epoch(record, run), 3) for record in records]
-                    lines.append({"arm": at, "x": epochs, "y": [float(f"{r[key]:.5g}") for r in records]})
+                    values = [float(f"{record[key]:.5g}") for record in records]
+                    lines.append({"group": i, "x": epochs, "y": values})
         if lines:
-            found.append({"key": key, "title": title, "lines": lines})
-    return found
+            curves.append({"key": key, "title": title, "lines": lines})
+    return curves
 
 
 def _epoch(record: dict[str, Any], run: Run) -> float:
@@ -158,94 +211,119 @@ def _epoch(record: dict[str, Any], run: Run) -> float:
     return record["step"] * last["epoch"] / last["step"]
 
 
-def _maps(arms: list[Arm], most: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """A map of the first run of each arm, and the samples they show, once for maps that show the same."""
+def _maps(groups: list[RunGroup], max_samples: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A map of the first run of each group, and the samples in the maps; maps of the same samples share them."""
     maps: list[dict[str, Any]] = []
     samples: dict[str, Any] = {}
     keys: dict[str, str] = {}
-    for at, arm in enumerate(arms[:MOST_MAPS]):
-        if not arm.runs:
+    for i, group in enumerate(groups[:MAX_MAPS]):
+        if not group.runs:
             continue
-        run = arm.runs[0]
+        run = group.runs[0]
         name = run.config["data"]["name"]
         try:
-            data = load_for(run, name)
+            data = load_for_run(run, name)
         except (InputError, OSError) as error:
-            print(f"no map of {arm.name}: {error}", file=sys.stderr)
+            print(f"no embedding map of {group.name}: {error}", file=sys.stderr)
             continue
-        chosen = choose(data, most)
-        read = replace(data.reading, standardise="train")  # which no sample shows but in its table's numbers
-        same = repr((name, read, run.config["data"].get("table"), chosen.part, len(chosen.source)))
-        key = keys.setdefault(same, f"{len(samples) + 1}: {name}" if name in samples else name)
+        selection = select_samples(data, max_samples)
+        settings = replace(data.settings, standardize="train")  # not visible in samples, except in a table's numbers
+        identity = repr((name, settings, run.config["data"].get("table"), selection.split, len(selection.source)))
+        key = keys.setdefault(identity, f"{len(samples) + 1}: {name}" if name in samples else name)
         if key not in samples:
-            samples[key] = show(run, data, chosen)
-        features = embed(run, chosen.taken)
-        where = places(features)
-        print(f"map of {arm.name}: {len(features):,} samples", file=sys.stderr, flush=True)
+            samples[key] = sample_content(run, data, selection)
+        features = embed(run, selection.take())
+        points = project_2d(features)
+        print(f"embedding map of {group.name}: {len(features):,} samples", file=sys.stderr, flush=True)
         maps.append(
             {
-                "arm": at,
+                "group": i,
                 "samples": key,
-                "x": [round(x, 4) for x in where[:, 0].tolist()],
-                "y": [round(y, 4) for y in where[:, 1].tolist()],
-                "near": neighbours(features).tolist(),
+                "x": [round(x, 4) for x in points[:, 0].tolist()],
+                "y": [round(y, 4) for y in points[:, 1].tolist()],
+                "neighbors": nearest_neighbors(features).tolist(),
             }
         )
     return maps, samples
 
 
-def _confusions(arms: list[Arm], samples: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the linear classifier of each arm's first run took for what.
+def _confusion_matrices(groups: list[RunGroup], samples: dict[str, Any]) -> list[dict[str, Any]]:
+    """Confusion matrices of the linear classifier of each group's first run.
 
-    Classes have the names that came with the result, or those of a map of the same data, or numbers.
+    Class names come from the result, else from a map of the same data; without either, classes are numbered.
     """
-    named = {(shown["data"], shown["label"]): shown["classes"] for shown in samples.values()}
-    found = []
-    for at, arm in enumerate(arms):
-        for protocol, results in arm.results.items():
+    map_classes = {(content["data"], content["label"]): content["classes"] for content in samples.values()}
+    matrices = []
+    for i, group in enumerate(groups):
+        for column, results in group.results.items():
             result = results[0]
-            counts = result.details.get("confusion") if protocol.startswith("linear") else None
-            if counts:
-                seen = named.get((result.data, result.constants.get("label", arm.runs[0].reading.label)), [])
-                numbers = [str(number) for number in range(len(counts))]
-                known = (result.details.get("classes", []), seen, numbers)
-                classes = next(names for names in known if len(names) == len(counts))
-                found.append({"arm": at, "protocol": protocol, "classes": classes, "counts": counts})
-    return found
+            counts = result.details.get("confusion") if result.protocol == "linear" else None
+            if not counts:
+                continue
+            label = result.hyperparameters.get("label", group.runs[0].data_settings.label)
+            candidates = (
+                result.details.get("classes", []),
+                map_classes.get((result.data, label), []),
+                [str(number) for number in range(len(counts))],
+            )
+            classes = next(names for names in candidates if len(names) == len(counts))
+            matrices.append({"group": i, "column": column, "classes": classes, "counts": counts})
+    return matrices
 
 
 def report(
     runs: "Sequence[Run | str | Path] | Run | str | Path", out: "str | Path | None" = None, *, samples: int = 2000
 ) -> Path:
-    """Write a page about runs, or one: settings that differ, curves, results, maps of their features, confusions.
+    """Write an HTML report about one or several runs: results, training curves, embedding maps, settings.
 
-    Runs that differ in their seed alone are put together; of several, those that are not finished are left out. A run
-    that was not evaluated yet is, where its data has labels. The maps show up to that many `samples`. Unless said, the
-    page is report.html: in the folder of the run, if there is but one, or else where one is.
+    The page is a single file that works offline. Runs that differ only in their seed are grouped. A run that was not
+    evaluated yet is evaluated first if its data has labels. Runs that are still training are skipped.
+
+    Parameters
+    ----------
+    runs : Run, path, or a sequence of them
+        The runs, or their folders.
+    out : path, optional
+        File to write; it ends in .html or .htm. By default report.html in the folder of a single run, or in the
+        current folder if there are several runs.
+    samples : int
+        Maximum number of samples in an embedding map, at least 10. The page contains these samples.
+
+    Returns
+    -------
+    Path
+        The file that was written.
+
+    Examples
+    --------
+    >>> imix.report(["runs/moco-0", "runs/moco-1", "runs/npair-0"], "report.html")  # doctest: +SKIP
+    PosixPath('report.html')
     """
     runs = [runs] if isinstance(runs, Run | str | Path) else runs
     if not runs:
         raise InputError("a report needs at least one run")
-    if samples < 10:
-        raise InputError(f"a map needs at least 10 samples; got {samples}")
-    loaded = [as_run(run) for run in _finished(runs)]
-    home = loaded[0].path if len(loaded) == 1 else None
-    out = Path("report.html" if home is None else home / "report.html") if out is None else Path(out)
-    writable(out, (".html", ".htm"), "a report")
+    if samples < MIN_SAMPLES:
+        raise InputError(f"samples must be at least {MIN_SAMPLES}; got {samples}")
+    loaded = [as_run(run) for run in _finished_runs(runs)]
+    run_folder = loaded[0].path if len(loaded) == 1 else None
+    out = Path("report.html" if run_folder is None else run_folder / "report.html") if out is None else Path(out)
+    check_output_path(out, (".html", ".htm"), "a report")
     for run in loaded:
-        evaluate_if_need_be(run)
-    arms = group(loaded)
+        evaluate_if_needed(run)
+    groups = group_runs(loaded)
     first, *others = {Path(run.config["data"]["name"]) for run in loaded}
     if others:
         title = f"{len(loaded)} runs on {1 + len(others)} data sets"
+    elif len(groups) == 1:
+        title = f"{groups[0].name} on {first.name}"
     else:
-        title = f"{arms[0].name} on {first.name}" if len(arms) == 1 else f"{len(arms)} ways to learn {first.name}"
-    given = " ".join(str(run.path) for run in loaded if run.path is not None)
-    return write_report(out, title, arms, [], "", f"imix report {given}", samples)
+        title = f"Comparison of {len(groups)} configurations on {first.name}"
+    folders = " ".join(str(run.path) for run in loaded if run.path is not None)
+    return write_report(out, title, groups, [], "", f"imix report {folders}", samples)
 
 
-def _finished(runs: "Sequence[Run | str | Path]") -> "list[Run | str | Path]":
-    """Those runs that have their encoder, if any do; the others are named."""
+def _finished_runs(runs: "Sequence[Run | str | Path]") -> "list[Run | str | Path]":
+    """The runs that have an encoder; if none has, all runs, so that loading them raises the error."""
     unfinished = [
         run
         for run in runs
@@ -254,7 +332,7 @@ def _finished(runs: "Sequence[Run | str | Path]") -> "list[Run | str | Path]":
         and not (Path(run) / "encoder.safetensors").is_file()
     ]
     if len(unfinished) == len(runs):
-        return list(runs)  # which is refused by name
+        return list(runs)
     for run in unfinished:
-        print(f"{run} is not finished, and left out", file=sys.stderr)
+        print(f"skipped {run}: training is not finished", file=sys.stderr)
     return [run for run in runs if run not in unfinished]

@@ -1,4 +1,4 @@
-"""What a map shows of a sample: its name and class, and the image, the sound with its mel picture, or the row."""
+"""What the embedding map of a report shows of each sample: name, class, thumbnail, audio or table row."""
 
 import base64
 import io
@@ -11,127 +11,129 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imix.batch import as_floats
+from imix.batch import to_float
 from imix.data import Data, Source
-from imix.data.mel import FLOOR, LogMel
-from imix.data.tabular import read_frames
+from imix.data.tables.encode import read_frames
+from imix.encoders.mel import FLOOR, LogMel
 from imix.run import Run
 
-THUMB = 48  # pixels at most
-PICTURES = 20_000  # at most
-PIECE = 256  # samples that are made small at a time
-SOUNDS = 600  # at most
-VALUES = 24  # of a row, at most
+THUMBNAIL_SIZE = 48  # largest side, in pixels
+MAX_THUMBNAILS = 20_000
+MAX_AUDIO_CLIPS = 600
+MAX_COLUMNS = 24  # values shown of a table row
+CHUNK_SIZE = 256  # samples that are scaled down at once
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """Samples to show: rows, in order, of the training or the test part."""
+class SampleSelection:
+    """Samples to show: sorted row indices of the training or the test split."""
 
-    part: str
-    source: Source  # that part
+    split: str  # "train" or "test"
+    source: Source  # all samples of that split
     rows: np.ndarray
 
-    @property
-    def taken(self) -> Source:
-        """The samples themselves."""
+    def take(self) -> Source:
+        """The selected samples."""
         return self.source.take(torch.from_numpy(self.rows))
 
 
-def choose(data: Data, most: int | None = None) -> Chosen:
-    """Which samples to show, at random: of the test part where there is one."""
-    part, source = ("train", data.train) if data.test is None else ("test", data.test)
-    return Chosen(part, source, np.sort(np.random.default_rng(0).permutation(len(source))[:most]))
+def select_samples(data: Data, max_samples: int | None = None) -> SampleSelection:
+    """Select random samples: test samples if there are any, otherwise training samples."""
+    split, source = ("train", data.train) if data.test is None else ("test", data.test)
+    rows = np.random.default_rng(0).permutation(len(source))[:max_samples]
+    return SampleSelection(split, source, np.sort(rows))
 
 
-def show(run: Run, data: Data, chosen: Chosen) -> dict[str, Any]:
-    """Everything the page shows of chosen samples of data that was read whole."""
-    taken, rows = chosen.taken, chosen.rows
-    offset = 0 if chosen.part == "train" else len(data.train)
-    shown: dict[str, Any] = {
+def sample_content(run: Run, data: Data, selection: SampleSelection) -> dict[str, Any]:
+    """Everything that the report shows of the selected samples, as JSON values."""
+    samples, rows = selection.take(), selection.rows.tolist()
+    offset = 0 if selection.split == "train" else len(data.train)
+    content: dict[str, Any] = {
         "data": data.name,
-        "label": data.reading.label,
-        "part": chosen.part,
-        "of": len(chosen.source),
-        "numbers": rows.tolist(),
-        "names": [data.names[offset + row] for row in rows.tolist()] if data.names else [],
-        "labels": None if taken.labels is None else taken.labels.tolist(),
-        "classes": data.called,
+        "label": data.settings.label,
+        "split": selection.split,
+        "total": len(selection.source),
+        "indices": rows,
+        "names": [data.names[offset + row] for row in rows] if data.names else [],
+        "labels": None if samples.labels is None else samples.labels.tolist(),
+        "classes": data.shown_classes,
     }
     shape = data.train.shape
     if data.clip is not None:
         mel = LogMel(data.clip)
-        shown["sprite"] = _sprite(_thumbs(1 + mel(clips).flip(2) / FLOOR) for clips in _pieces(taken))
-        shown["sounds"] = [_ogg(clip[0].numpy(), data.clip.rate) for clip in taken.sample(SOUNDS)]
+        content["sprite"] = _sprite(_thumbnails(1 + mel(clips).flip(2) / FLOOR) for clips in _chunks(samples))
+        content["audio"] = [_ogg(clip[0].numpy(), data.clip.sample_rate) for clip in samples.sample(MAX_AUDIO_CLIPS)]
     elif shape is not None and len(shape) == 3:
-        shown["sprite"] = _sprite(_thumbs(images) for images in _pieces(taken))
+        content["sprite"] = _sprite(_thumbnails(images) for images in _chunks(samples))
     elif shape is not None and len(shape) == 1:
-        shown["columns"], shown["rows"] = _rows(run, data, chosen, taken.sample(len(taken)))
-    return shown
+        content["columns"], content["rows"] = _table_rows(run, data, selection, samples.sample(len(samples)))
+    return content
 
 
-def _pieces(source: Source) -> Iterator[Tensor]:
-    """Samples as floats, a few at a time: thousands of large ones do not fit in memory."""
-    for batch, _ in source.batches(torch.arange(min(len(source), PICTURES)).split(PIECE)):
-        yield as_floats(batch)
+def _chunks(source: Source) -> Iterator[Tensor]:
+    """Samples as floats, in chunks because thousands of large images do not fit in memory."""
+    for batch, _ in source.batches(torch.arange(min(len(source), MAX_THUMBNAILS)).split(CHUNK_SIZE)):
+        yield to_float(batch)
 
 
-def _thumbs(images: Tensor) -> Tensor:
-    """Small images (N, 3 or 1, h, w) of images (N, C, H, W): grey where there are not three channels."""
+def _thumbnails(images: Tensor) -> Tensor:
+    """Thumbnails (N, 3 or 1, h, w) of images (N, C, H, W); grayscale if there are fewer than three channels."""
     images = images[:, :3] if images.shape[1] >= 3 else images[:, :1]
-    if max(images.shape[2:]) <= THUMB:
+    if max(images.shape[2:]) <= THUMBNAIL_SIZE:
         return images
-    return torch.nn.functional.interpolate(images, (THUMB, THUMB), mode="bilinear", antialias=True)
+    return torch.nn.functional.interpolate(images, (THUMBNAIL_SIZE, THUMBNAIL_SIZE), mode="bilinear", antialias=True)
 
 
-def _sprite(pieces: Iterable[Tensor]) -> dict[str, Any]:
-    """Thumbnails (N, 3 or 1, h, w) in pieces, side by side in one WebP, as a data URI."""
+def _sprite(chunks: Iterable[Tensor]) -> dict[str, Any]:
+    """Tile thumbnails (N, 3 or 1, h, w) into one WebP image, as a data URI with the layout of the tiles."""
     from PIL import Image
 
-    thumbs = torch.cat(list(pieces))
-    n, _, height, width = thumbs.shape
+    thumbnails = torch.cat(list(chunks))
+    n, _, height, width = thumbnails.shape
     columns = int(np.ceil(np.sqrt(n * height / width)))
     sheet = np.zeros((-(-n // columns) * height, columns * width, 3), np.uint8)
-    any_range = not (thumbs.min() >= 0 and thumbs.max() <= 1)
-    for at, thumb in enumerate(thumbs):
-        if any_range:
-            thumb = (thumb - thumb.min()) / (thumb.max() - thumb.min()).clamp(min=1e-6)
-        y, x = at // columns * height, at % columns * width
-        sheet[y : y + height, x : x + width] = (thumb.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
+    rescale = not (thumbnails.min() >= 0 and thumbnails.max() <= 1)
+    for i, thumbnail in enumerate(thumbnails):
+        if rescale:
+            low, high = thumbnail.min(), thumbnail.max()
+            thumbnail = (thumbnail - low) / (high - low).clamp(min=1e-6)
+        y, x = i // columns * height, i % columns * width
+        sheet[y : y + height, x : x + width] = (thumbnail.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
     file = io.BytesIO()
     Image.fromarray(sheet).save(file, "WEBP", quality=80)
-    return {"uri": _uri("image/webp", file.getvalue()), "columns": columns, "width": width, "height": height, "n": n}
+    uri = _data_uri("image/webp", file.getvalue())
+    return {"uri": uri, "columns": columns, "width": width, "height": height, "count": n}
 
 
-def _ogg(wave: np.ndarray, rate: int) -> str:
+def _ogg(waveform: np.ndarray, sample_rate: int) -> str:
     import soundfile
 
     file = io.BytesIO()
-    soundfile.write(file, wave, rate, format="OGG")
-    return _uri("audio/ogg", file.getvalue())
+    soundfile.write(file, waveform, sample_rate, format="OGG")
+    return _data_uri("audio/ogg", file.getvalue())
 
 
-def _uri(kind: str, content: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+def _data_uri(media_type: str, content: bytes) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
 
 
-def _rows(run: Run, data: Data, chosen: Chosen, encoded: Tensor) -> tuple[list[str], list[list[Any]]]:
-    """The inputs and the label of a table's rows as they are in its file, or the numbers of an array.
+def _table_rows(run: Run, data: Data, selection: SampleSelection, encoded: Tensor) -> tuple[list[str], list[list[Any]]]:
+    """Column names and rows: the inputs and label as written in a table's file, or the numbers of an array.
 
-    Other columns are left out: whoever dropped names and addresses does not want them on a page.
+    Dropped columns are left out, because they may hold personal data such as names and addresses.
     """
     if data.table is not None and Path(data.name).is_file():
-        frames = read_frames(Path(data.name), data.reading, run.table)
-        frame = frames[0 if chosen.part == "train" else 1].take(chosen.rows)
+        frames = read_frames(Path(data.name), data.settings, run.table)
+        frame = frames[0 if selection.split == "train" else 1].take(selection.rows)
         inputs = run.table.kinds if run.table is not None else {}
-        names = [name for name in frame.columns if name in inputs or name == data.reading.label][:VALUES]
-        values = [[_short(value) for value in frame.column(name).to_pylist()] for name in names]
+        names = [name for name in frame.columns if name in inputs or name == data.settings.label][:MAX_COLUMNS]
+        values = [[_short_value(value) for value in frame.column(name).to_pylist()] for name in names]
         return names, [list(row) for row in zip(*values, strict=True)]
-    shown = encoded[:, :VALUES].double().numpy().round(3)
-    return [str(number) for number in range(shown.shape[1])], shown.tolist()
+    numbers = encoded[:, :MAX_COLUMNS].double().numpy().round(3)
+    return [str(column) for column in range(numbers.shape[1])], numbers.tolist()
 
 
-def _short(value: Any) -> Any:
+def _short_value(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.4g}") if np.isfinite(value) else str(value)
     return value if isinstance(value, int | bool) or value is None else str(value)[:80]

@@ -1,1 +1,1 @@
-"""Training: what is made of settings, a step, the loop around it, its schedule, checkpoints and logs."""
+"""Training: setup, views, the step, the loop around it, schedule, logs and health checks; pretrain() and bench()."""

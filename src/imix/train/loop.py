@@ -1,7 +1,7 @@
-"""The training loop: read it top to bottom.
+"""The training loop; read it from top to bottom. What happens to a batch is in `step.TrainingStep.run`.
 
-Order, learning rate and random numbers follow from where the run is, so a run resumed at any step is the run that was
-never stopped. With many ranks each takes its rows of the same global batch.
+Sample order, learning rate and random numbers depend only on (seed, epoch, step, rank), so a run that is resumed at any
+step equals the run that was never stopped. With several ranks, each takes its rows of the same global batch.
 """
 
 import time
@@ -13,54 +13,60 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imix import distributed
-from imix.batch import Batch, as_floats, fields, map_fields, size
+from imix.batch import Batch, fields, map_fields, size, to_float
 from imix.data import Source
 from imix.errors import InputError, Interrupted
-from imix.train import checkpoint
-from imix.train.build import Made
+from imix.run import checkpoint
+from imix.runtime import distributed
+from imix.runtime.interrupts import stop_requested
+from imix.runtime.rng import epoch_order
+from imix.runtime.sync_bn import SyncBatchNorm
 from imix.train.health import health
-from imix.train.log import Log
-from imix.train.randomness import epoch_order
+from imix.train.logs import Log
+from imix.train.monitor import TrainingMonitor, training_advice
 from imix.train.schedule import learning_rate, warmup_epochs
-from imix.train.step import make_optimizer, make_ready, taking_steps
-from imix.train.stopping import stopping
-from imix.train.watch import Watch, advice
+from imix.train.setup import TrainingSetup
+from imix.train.step import build_optimizer, prepare, training_step
 
-RECORD_EVERY = 50  # steps; and at the end of each epoch
-LARGE = 1e4  # deviations beyond which a value may well make a loss overflow
+RECORD_EVERY = 50  # steps between records in metrics.jsonl; there is also one at the end of each epoch
+LARGE_VALUE = 1e4  # standardized inputs beyond this may well make a loss overflow
 
 
 def train(
-    made: Made,
+    setup: TrainingSetup,
     log: Log,
     checkpoint_path: Path | None = None,
     state: dict[str, Any] | None = None,
     probe: Callable[[], dict[str, float]] | None = None,
 ) -> None:
-    """Train the learner in place, from the beginning or from a checkpoint's `state`.
+    """Train the learner in place, from scratch or from a checkpoint's `state`.
 
-    What `probe` finds every `knn_every` epochs goes into the record.
+    `probe` is called every `knn_every` epochs; the metrics it returns are logged.
     """
     world, rank = distributed.world_size(), distributed.rank()
-    settings, device, learner, source = made.settings, made.device, made.learner, made.source
-    batch_size, steps = made.batch_size, made.steps
+    settings, device, learner, source = setup.settings, setup.device, setup.learner, setup.source
+    batch_size, steps_per_epoch = setup.batch_size, setup.steps_per_epoch
+    total_steps, warmup_steps = settings.epochs * steps_per_epoch, warmup_epochs(settings) * steps_per_epoch
 
-    views = make_ready(made)
+    make_views = prepare(setup)
     if world > 1 and settings.sync_bn:
-        distributed.SyncBatchNorm.convert(learner)
-    optimizer, epoch, step, losses = _begin(made, state)
-    peak = learning_rate(settings, batch_size, warmup_epochs(settings), 0, steps)
-    total = settings.epochs * steps
-    warm = warmup_epochs(settings) * steps
-    watch = Watch(learner.chance(batch_size), advice(peak), total, warm, lambda step: _batch_of(made, step))
+        SyncBatchNorm.convert(learner)
+    optimizer, epoch, step, losses = _start_or_resume(setup, state)  # losses: those not yet recorded
+    peak_lr = learning_rate(settings, batch_size, warmup_epochs(settings), 0, steps_per_epoch)
+    monitor = TrainingMonitor(
+        learner.chance_loss(batch_size),
+        training_advice(peak_lr),
+        total_steps,
+        warmup_steps,
+        lambda step: _describe_batch(setup, step),
+    )
 
-    def save() -> None:
-        pending = distributed.mean_over_ranks(torch.stack(losses)) if losses else torch.empty(0)
-        watch.finite(pending.tolist(), epoch * steps + step)
-        watch.weights(learner, epoch * steps + step)
+    def save_checkpoint() -> None:
+        unrecorded = distributed.mean_over_ranks(torch.stack(losses)) if losses else torch.empty(0)
+        monitor.check_losses(unrecorded.tolist(), epoch * steps_per_epoch + step)
+        monitor.check_weights(learner, epoch * steps_per_epoch + step)
         if rank == 0 and checkpoint_path is not None:
-            log.settle()
+            log.flush_to_disk()  # metrics.jsonl must never lag behind the checkpoint
             checkpoint.save(
                 checkpoint_path,
                 {
@@ -68,104 +74,114 @@ def train(
                     "optimizer": optimizer.state_dict(),
                     "epoch": epoch,
                     "step": step,
-                    "losses": pending.cpu(),
+                    "losses": unrecorded.cpu(),
                 },
             )
 
-    saved = last_record = time.monotonic()
-    steps_since = 0
-    rounds = distributed.Rounds()
+    saved_at = recorded_at = time.monotonic()
+    steps_since_record = 0
+    poll = distributed.RankPoll()
     stop_asked: Callable[[], bool] | None = None
     with (
-        taking_steps(views, distributed.joined(learner), optimizer, made) as take_step,
-        ExitStack() as listening,
+        training_step(make_views, distributed.wrap_ddp(learner), optimizer, setup) as take_step,
+        ExitStack() as signal_handlers,
     ):
         while epoch < settings.epochs:
-            begun = epoch
+            current_epoch = epoch
             order = epoch_order(settings.seed, epoch, len(source))
-            own = order[: steps * batch_size].view(steps, world, batch_size // world)[step:, rank]
-            for batch, known in source.batches(own):
-                if (given := size(batch)) != own.shape[1]:
-                    raise InputError(f"a source gave {given} samples where {own.shape[1]} were asked for")
-                lr = learning_rate(settings, batch_size, epoch, step, steps)
+            rows = order[: steps_per_epoch * batch_size].view(steps_per_epoch, world, batch_size // world)[step:, rank]
+            for batch, labels in source.batches(rows):
+                if size(batch) != rows.shape[1]:
+                    raise InputError(f"the source returned {size(batch)} samples instead of {rows.shape[1]}")
+                lr = learning_rate(settings, batch_size, epoch, step, steps_per_epoch)
                 batch = map_fields(lambda x: x.to(device, non_blocking=True), batch)
-                known = None if known is None else known.to(device)  # to be measured by, not to be learned from
-                labels = known if learner.supervised else None
-                losses.append(take_step(batch, labels, lr, (settings.seed, epoch, step, rank)))
-                step, steps_since = step + 1, steps_since + 1
-                done = epoch * steps + step
-                if stop_asked is None:  # before, there was nothing new to save
-                    stop_asked = listening.enter_context(stopping(checkpoint_path is not None))
+                labels = None if labels is None else labels.to(device)
+                seed = (settings.seed, epoch, step, rank)
+                losses.append(take_step(batch, labels if learner.supervised else None, lr, seed))
+                step, steps_since_record = step + 1, steps_since_record + 1
+                done = epoch * steps_per_epoch + step
+                if stop_asked is None:  # before the first step there is nothing to save
+                    stop_asked = signal_handlers.enter_context(stop_requested(checkpoint_path is not None))
 
-                if step == steps or done % RECORD_EVERY == 0:
+                if step == steps_per_epoch or done % RECORD_EVERY == 0:
                     values = distributed.mean_over_ranks(torch.stack(losses)).tolist()
-                    watch.finite(values, done)
-                    now = time.monotonic()
+                    monitor.check_losses(values, done)
+                    elapsed = time.monotonic() - recorded_at
                     record = {
                         "step": done,
                         "epoch": epoch + 1,
                         "loss": sum(values) / len(values),
                         "lr": lr,
-                        "views_per_second": learner.views * batch_size * steps_since / (now - last_record),
+                        "views_per_second": learner.n_views * batch_size * steps_since_record / elapsed,
                     }
-                    if probe is not None and step == steps and (epoch + 1) % settings.knn_every == 0:
+                    if probe is not None and step == steps_per_epoch and (epoch + 1) % settings.knn_every == 0:
                         record |= probe()
-                    before = max((done - 1) // RECORD_EVERY * RECORD_EVERY, (done - 1) // steps * steps)
-                    if watch.due(done, before):
-                        record |= _look(made, watch, batch, known, record)
+                    if monitor.is_due(done, _previous_record(done, steps_per_epoch)):
+                        record |= _check_health(setup, monitor, batch, labels, record)
                     log.write(record)
-                    losses, last_record, steps_since = [], time.monotonic(), 0
-                if step == steps:
+                    losses, recorded_at, steps_since_record = [], time.monotonic(), 0
+                if step == steps_per_epoch:
                     epoch, step = epoch + 1, 0
-                stop, due = rounds.ask(done, stop_asked(), time.monotonic() - saved > 60 * settings.checkpoint_minutes)
-                if stop or due:
-                    save()
-                    saved = time.monotonic()
+                save_due = time.monotonic() - saved_at > 60 * settings.checkpoint_minutes
+                stop, save_due = poll.any(done, stop_asked(), save_due)
+                if stop or save_due:
+                    save_checkpoint()
+                    saved_at = time.monotonic()
                 if stop:
-                    distributed.wait()  # none leaves before the checkpoint is written
-                    raise Interrupted(f"stopped at step {done} of {total}; the run can be resumed from there")
-            if epoch == begun:
-                raise InputError(f"a source gave {step} of the {steps} batches of an epoch")
-        save()
+                    distributed.barrier()  # no rank leaves before the checkpoint is written
+                    raise Interrupted(f"stopped at step {done} of {total_steps}; the run can be resumed")
+            if epoch == current_epoch:
+                raise InputError(f"the source returned {step} of the {steps_per_epoch} batches of an epoch")
+        save_checkpoint()
 
 
-def _begin(made: Made, state: dict[str, Any] | None) -> tuple[torch.optim.Optimizer, int, int, list[Tensor]]:
-    """The optimiser, and epoch, step and losses not yet told, as a checkpoint has them or from the beginning."""
-    settings, device, learner = made.settings, made.device, made.learner
+def _start_or_resume(
+    setup: TrainingSetup, state: dict[str, Any] | None
+) -> tuple[torch.optim.Optimizer, int, int, list[Tensor]]:
+    """The optimizer, epoch, step and unrecorded losses: of a new run, or from a checkpoint's `state`."""
+    settings, device, learner = setup.settings, setup.device, setup.learner
     epoch, step, losses = 0, 0, list[Tensor]()
     try:
         if state is not None:
             learner.load_state_dict(state["learner"])
             epoch, step, losses = state["epoch"], state["step"], list(state["losses"].to(device))
-        optimizer = make_optimizer(learner, settings, device, None if state is None else state["optimizer"])
+        optimizer = build_optimizer(learner, settings, device, None if state is None else state["optimizer"])
     except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         reason = (str(error).splitlines() or [""])[-1].strip()
-        raise InputError(f"the checkpoint is of another encoder: {reason}") from error
-    if not (0 <= epoch <= settings.epochs and 0 <= step < made.steps):
-        raise InputError(f"the checkpoint is of another run: it was made in epoch {epoch}, before step {step}")
+        raise InputError(f"the checkpoint belongs to another encoder: {reason}") from error
+    if not (0 <= epoch <= settings.epochs and 0 <= step < setup.steps_per_epoch):
+        raise InputError(f"the checkpoint belongs to another run: it was written in epoch {epoch}, before step {step}")
     return optimizer, epoch, step, losses
 
 
-def _look(made: Made, watch: Watch, batch: Batch, labels: Tensor | None, record: dict[str, Any]) -> dict[str, float]:
-    """How the features of a batch fare; a run that learns nothing is stopped."""
-    first, second = (made.learner.encode(made.view(as_floats(batch))) for _ in range(2))
-    watch.features(first, record["step"])
-    found = health(first, second, labels)
-    watch.alive(record["step"], record["loss"], first)
-    return found
+def _previous_record(done: int, steps_per_epoch: int) -> int:
+    """The step of the record before the one at step `done`."""
+    return max((done - 1) // RECORD_EVERY * RECORD_EVERY, (done - 1) // steps_per_epoch * steps_per_epoch)
 
 
-def _batch_of(made: Made, step: int) -> tuple[str, str]:
-    """Which batch a step took, and what is odd in it, in words."""
-    epoch, at = divmod(step - 1, made.steps)
-    order = epoch_order(made.settings.seed, epoch, len(made.source))
-    rows = order[at * made.batch_size : (at + 1) * made.batch_size]
+def _check_health(
+    setup: TrainingSetup, monitor: TrainingMonitor, batch: Batch, labels: Tensor | None, record: dict[str, Any]
+) -> dict[str, float]:
+    """Health metrics of a batch's features; raises if the run has collapsed."""
+    first, second = (setup.learner.encode(setup.view(to_float(batch))) for _ in range(2))
+    monitor.check_features(first, record["step"])
+    metrics = health(first, second, labels)
+    monitor.check_collapse(record["step"], record["loss"], first)
+    return metrics
+
+
+def _describe_batch(setup: TrainingSetup, step: int) -> tuple[str, str]:
+    """Which batch a step used, and what is odd about it."""
+    epoch, index = divmod(step - 1, setup.steps_per_epoch)
+    order = epoch_order(setup.settings.seed, epoch, len(setup.source))
+    rows = order[index * setup.batch_size : (index + 1) * setup.batch_size]
     shown = ", ".join(map(str, rows[:8].tolist())) + (f" and {len(rows) - 8} more" if len(rows) > 8 else "")
-    return f" (epoch {epoch + 1}, batch {at + 1} of {made.steps}: samples {shown})", odd_sample(made.source, rows)
+    batch = f" (epoch {epoch + 1}, batch {index + 1} of {setup.steps_per_epoch}: samples {shown})"
+    return batch, describe_odd_sample(setup.source, rows)
 
 
-def odd_sample(source: Source, rows: Tensor) -> str:
-    """The first of these samples that has values that are no numbers or very large, in words, if one has."""
+def describe_odd_sample(source: Source, rows: Tensor) -> str:
+    """A sentence about the first of these samples that has non-finite or very large values; empty if none has."""
     for field in fields(next(source.batches([rows]))[0]):
         if not field.is_floating_point():
             continue
@@ -174,6 +190,6 @@ def odd_sample(source: Source, rows: Tensor) -> str:
         if bad.any():
             return f"sample {int(rows[bad.long().argmax()])} has values that are NaN or infinite"
         largest = values.abs().amax(1)
-        if largest.max() > LARGE:
+        if largest.max() > LARGE_VALUE:
             return f"sample {int(rows[largest.argmax()])} has values up to {float(largest.max()):.3g}"
     return ""

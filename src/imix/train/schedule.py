@@ -1,24 +1,26 @@
-"""The learning rate, as a function of where the run is."""
+"""The learning rate as a function of epoch and step."""
 
 import math
 
 from imix.settings import Settings
 
+DEFAULT_LR = {"sgd": 0.125, "adamw": 0.001}  # for a batch of 256
 
-def learning_rate(settings: Settings, batch_size: int, epoch: int, step: int, steps: int) -> float:
-    """The rate for a step of an epoch that has `steps`: scaled by batch/256, warmed up by step, decayed by epoch.
 
-    The warm-up rises linearly from 0 to what the schedule says at its end.
+def learning_rate(settings: Settings, batch_size: int, epoch: int, step: int, steps_per_epoch: int) -> float:
+    """The learning rate: scaled by batch/256, linear warm-up by step, then decay by epoch.
+
+    The warm-up ends at the value that the schedule has then.
     """
     warmup = warmup_epochs(settings)
-    peak = (settings.lr or (0.125 if settings.optimizer == "sgd" else 0.001)) * batch_size / 256
+    peak = (settings.lr or DEFAULT_LR[settings.optimizer]) * batch_size / 256
     if epoch < warmup:
-        return peak * _decay(settings, warmup) * (epoch * steps + step) / (warmup * steps)
+        return peak * _decay(settings, warmup) * (epoch * steps_per_epoch + step) / (warmup * steps_per_epoch)
     return peak * _decay(settings, epoch)
 
 
 def warmup_epochs(settings: Settings) -> int:
-    """As set, or 10 for runs of more than 500 epochs and 5 for others; never the whole run."""
+    """As set; by default 10 for runs of more than 500 epochs, otherwise 5, and at most half of the run."""
     if settings.warmup is not None:
         return settings.warmup
     return min(10 if settings.epochs > 500 else 5, settings.epochs // 2)

@@ -1,4 +1,4 @@
-"""One step of training, from a batch to moved weights; on a GPU recorded once and replayed."""
+"""One training step: views, loss, gradient, optimizer, moving averages. On a GPU it is captured as a CUDA graph."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -9,117 +9,113 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from imix.augment.image import CropAndColours
+from imix.augment.image import CropAndColorJitter
 from imix.batch import Batch
 from imix.methods import Method
 from imix.mix import InputMix
+from imix.runtime.cuda_graph import CudaGraph
+from imix.runtime.device import channels_last, cudnn_benchmark, should_compile, uses_bf16
+from imix.runtime.rng import isolated_rng, seed_all
 from imix.settings import Settings
-from imix.train.build import Made
-from imix.train.device import channels_last, compiles, fastest_algorithms, uses_bf16
-from imix.train.randomness import own_randomness, seed_all
-from imix.train.record import Recorded
+from imix.train.setup import TrainingSetup
 from imix.train.views import Views
 
-# Steps after which it pays to try several tilings of each kernel: that takes 9 s and saves 1 % of a ResNet-18's step.
-TILINGS_TRIED = 100_000
+MakeViews = Callable[[Batch], list[Batch]]
+# Trying several tilings of each kernel takes 9 s and saves 1% of a ResNet-18's step, so only long runs gain from it.
+AUTOTUNE_STEPS = 100_000
 
 
-def make_ready(made: Made) -> Views:
-    """The learner on its device, ready to be trained, and the views that it is to see."""
-    channels_last(made.learner.to(made.device)).train()
-    input_mix = InputMix(made.settings.input_mix) if made.settings.input_mix else None
-    return Views(made.view, made.learner.views, input_mix, at_once="augment" not in made.own).to(made.device)
-
-
-class Step:
-    """Views, loss, gradient, optimiser, moving averages; `network` is the learner, or what joins it over ranks."""
+class TrainingStep:
+    """Callable that takes one step and returns the loss; `network` is the learner, wrapped by DDP on several ranks."""
 
     def __init__(
         self,
-        views: Callable[[Batch], list[Batch]],
+        make_views: MakeViews,
         network: Callable[..., Tensor],
         learner: Method,
         optimizer: torch.optim.Optimizer,
         device: torch.device,
-        bf16: bool,
+        *,
+        bf16: bool = False,
+        use_cuda_graph: bool = False,
     ) -> None:
-        self.views, self.network, self.learner, self.optimizer = views, network, learner, optimizer
+        self.make_views, self.network, self.learner, self.optimizer = make_views, network, learner, optimizer
         self.device, self.bf16 = device, bf16
+        self.graph = CudaGraph(self.run, device) if use_cuda_graph else None
+        if self.graph is not None:
+            self.lr = torch.zeros((), device=device)  # a graph reads it from memory; a number would be captured
 
-    def __call__(self, batch: Batch, labels: Tensor | None, lr: float, seeds: tuple[int, ...]) -> Tensor:
-        """Take a step with that learning rate and the random numbers of those seeds; gives the loss."""
-        self._set_rate(lr)
-        seed_all(*seeds)
-        return self._take(batch, labels)
+    def __call__(self, batch: Batch, labels: Tensor | None, lr: float, seed: tuple[int, ...]) -> Tensor:
+        """Take a step with this learning rate, with all random numbers drawn from this seed."""
+        inputs = (batch,) if labels is None else (batch, labels)
+        if self.graph is None:
+            self._set_lr(lr)
+            seed_all(*seed)
+            return self.run(*inputs)
+        self._set_lr(self.lr.fill_(lr))
+        return self.graph(*inputs, before=lambda: seed_all(*seed))
 
-    def _set_rate(self, lr: float | Tensor) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-
-    def _take(self, batch: Batch, labels: Tensor | None = None) -> Tensor:
-        with torch.autocast(self.device.type, enabled=False):  # pixels do not fit into eight bits of mantissa
-            views = self.views(batch)
+    def run(self, batch: Batch, labels: Tensor | None = None) -> Tensor:
+        """Forward, backward, optimizer step, update: everything that happens to a batch."""
+        with torch.autocast(self.device.type, enabled=False):  # bfloat16 would round pixels
+            views = self.make_views(batch)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             loss = self.network(*views, labels) if self.learner.supervised else self.network(*views)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.learner.update()
+        self.learner.update()  # moving averages and the queue
         return loss.detach()
 
+    def _set_lr(self, lr: float | Tensor) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
 
-class RecordedStep(Step):
-    """The same step, recorded once and replayed; see `Recorded`."""
 
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
-        self.lr = torch.zeros((), device=self.device)  # a graph reads it from memory: a number would be recorded
-        self.recorded = Recorded(self._take, self.device)
-
-    def __call__(self, batch: Batch, labels: Tensor | None, lr: float, seeds: tuple[int, ...]) -> Tensor:
-        """As every step."""
-        self.lr.fill_(lr)
-        self._set_rate(self.lr)
-        given = (batch,) if labels is None else (batch, labels)
-        return self.recorded(*given, before=lambda: seed_all(*seeds))
+def prepare(setup: TrainingSetup) -> Views:
+    """Move the learner to its device, in training mode, and return the module that makes its views."""
+    channels_last(setup.learner.to(setup.device)).train()
+    input_mix = InputMix(setup.settings.input_mix) if setup.settings.input_mix else None
+    in_one_call = "augment" not in setup.user_supplied
+    return Views(setup.view, setup.learner.n_views, input_mix, in_one_call=in_one_call).to(setup.device)
 
 
 @contextmanager
-def taking_steps(
-    views: Callable[[Batch], list[Batch]],
-    network: Callable[..., Tensor],
-    optimizer: torch.optim.Optimizer,
-    made: Made,
-) -> Iterator[Step]:
-    """What takes a step, compiled and recorded as the settings say.
+def training_step(
+    make_views: MakeViews, network: Callable[..., Tensor], optimizer: torch.optim.Optimizer, setup: TrainingSetup
+) -> Iterator[TrainingStep]:
+    """The training step, compiled and captured as the settings say; the caller's random state is restored at the end.
 
-    Views and network are compiled each by itself: a graph without gradient, and one with; views that one kernel makes
-    are left as they are. The caller's random numbers are left as they were.
+    Views and network are compiled separately, because only the network has gradients. Views that a single kernel makes
+    are not compiled.
     """
-    settings, device = made.settings, made.device
-    kind = RecordedStep if made.recorded else Step
-    with own_randomness(device), fastest_algorithms(), ExitStack() as compiling:
-        if compiles(settings, device, made.steps):
-            try_tilings = made.steps * settings.epochs > TILINGS_TRIED
-            fast = partial(torch.compile, options={"triton.autotune_pointwise": try_tilings})
-            network = fast(network)
-            views = views if _in_one_kernel(views, device) else fast(views)
+    settings, device = setup.settings, setup.device
+    with isolated_rng(device), cudnn_benchmark(), ExitStack() as compiler_options:
+        if should_compile(settings, device, setup.steps_per_epoch):
+            autotune = setup.steps_per_epoch * settings.epochs > AUTOTUNE_STEPS
+            compile = partial(torch.compile, options={"triton.autotune_pointwise": autotune})
+            network = compile(network)
+            make_views = make_views if _is_one_kernel(make_views, device) else compile(make_views)
+            compiler_options.enter_context(warnings.catch_warnings())
             warnings.filterwarnings("ignore", "Torchinductor does not support code generation for complex")
-            # Unasked it may only ever help: where it fails, the step runs as it is.
-            compiling.enter_context(torch._dynamo.config.patch(suppress_errors=settings.compile is None))
-        yield kind(views, network, made.learner, optimizer, device, uses_bf16(settings, device))
+            # Compilation that was not asked for must not fail a run: fall back to eager mode.
+            fallback = settings.compile is None
+            compiler_options.enter_context(torch._dynamo.config.patch(suppress_errors=fallback))
+        yield TrainingStep(
+            make_views,
+            network,
+            setup.learner,
+            optimizer,
+            device,
+            bf16=uses_bf16(settings, device),
+            use_cuda_graph=setup.use_cuda_graph,
+        )
 
 
-def _in_one_kernel(views: Callable[[Batch], list[Batch]], device: torch.device) -> bool:
-    """Whether there is next to nothing to compile in the views."""
-    parts = views.modules() if isinstance(views, nn.Module) else []
-    return any(isinstance(part, CropAndColours) and part.in_one_kernel(device) for part in parts)
-
-
-def make_optimizer(
+def build_optimizer(
     learner: Method, settings: Settings, device: torch.device, state: dict[str, Any] | None = None
 ) -> torch.optim.Optimizer:
-    """SGD or AdamW over everything that learns, as new or in that state; each step sets the rate."""
+    """SGD or AdamW over the trainable parameters, new or from a checkpoint's `state`; each step sets the lr."""
     parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
     optimizer: torch.optim.Optimizer
     if settings.optimizer == "sgd":
@@ -128,8 +124,14 @@ def make_optimizer(
         optimizer = torch.optim.AdamW(parameters, lr=0.0, weight_decay=settings.weight_decay)
     for group in optimizer.param_groups if state is None else state["param_groups"]:
         group["fused"] = True
-        if "capturable" in optimizer.defaults:  # a recorded step cannot ask the host; whatever the device was before
+        if "capturable" in optimizer.defaults:  # required inside a CUDA graph; a checkpoint may come from a CPU
             group["capturable"] = device.type == "cuda"
     if state is not None:
         optimizer.load_state_dict(state)
     return optimizer
+
+
+def _is_one_kernel(make_views: MakeViews, device: torch.device) -> bool:
+    """Whether a single Triton kernel makes the views, so that compiling them would gain nothing."""
+    modules = make_views.modules() if isinstance(make_views, nn.Module) else []
+    return any(isinstance(module, CropAndColorJitter) and module.has_kernel(device) for module in modules)

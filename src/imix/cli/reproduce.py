@@ -1,0 +1,80 @@
+"""The command `imix reproduce`. Like the other commands, it imports its implementation when it is called."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from imix.errors import InputError
+from imix.reproduce.ambiguities import Ambiguities
+
+
+def reproduce(
+    names: Annotated[list[str], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")],
+    ambiguities: tyro.conf.OmitArgPrefixes[Ambiguities],
+    list: bool = False,
+    commands: bool = False,
+    budget: Literal["paper", "short", "smoke"] = "short",
+    row: tuple[str, ...] = (),
+    column: tuple[str, ...] = (),
+    seeds: int | None = None,
+    data_dir: Path | None = None,
+    devices: tuple[str, ...] = ("auto",),
+    part: str = "0/1",
+    slurm: bool = False,
+    out: Path = Path("imix-paper"),
+) -> None:
+    """Reproduce tables and figures of the paper and compare them with its numbers. Finished results are kept.
+
+    Args:
+        names: table1, table2, table3, table4a, table4b, tableC1, tableC2, tableC3, figure2, figure3, figureC1,
+            supervised; or all.
+        ambiguities: Points the paper leaves open.
+        list: List the tables and figures (or those given), their cost at the budget, and how much is done.
+        commands: Print the equivalent single commands, one training at a time.
+        budget: paper: full length; short: minutes per training on a GPU; smoke: a quick test on tiny fake data.
+        row: Only rows with this name, or with this part of the name (--row covtype "CIFAR-10, no augmentation").
+        column: Only these columns (--column "MoCo v2" "MoCo v2 + i-Mix").
+        seeds: Runs per training; by default the paper's number for the paper budget, otherwise one.
+        data_dir: Folder that contains a folder for each data set, by name; other data sets are downloaded.
+        devices: Devices that work in parallel (cuda:0 cuda:1); a device that is listed twice runs two trainings.
+        part: I/N runs the I-th of N parts of the trainings, counted from 0.
+        slurm: Write a Slurm script with one task per training instead of running them.
+        out: Folder for runs, results and pages.
+    """
+    from imix.reproduce.as_commands import as_commands
+    from imix.reproduce.listing import listing
+    from imix.reproduce.requests import select_requests
+    from imix.reproduce.slurm import write_script
+
+    requests = select_requests(["all"] if list and not names else names, budget, ambiguities, row, column, seeds)
+    if list:
+        print(listing(requests, out, budget))
+        return
+    if commands:
+        print(as_commands(requests, data_dir))
+        return
+    if slurm:
+        path = write_script("-".join(names), requests, sys.argv[2:], out)
+        print(f"wrote {path}; submit it with: sbatch {path}")
+        return
+    from imix.reproduce.runner import reproduce as run_reproduce
+
+    match = re.fullmatch(r"(\d+)/(\d+)", part)
+    if match is None:
+        raise InputError(f"part must be I/N, such as 0/8; got {part!r}")
+    page = run_reproduce(
+        names,
+        budget=budget,
+        ambiguities=ambiguities,
+        rows=row,
+        columns=column,
+        seeds=seeds,
+        data_dir=data_dir,
+        devices=devices,
+        part=(int(match[1]), int(match[2])),
+        out=out,
+    )
+    print(f"open {page}")

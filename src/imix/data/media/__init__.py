@@ -1,0 +1,1 @@
+"""Folders of images and of audio files."""

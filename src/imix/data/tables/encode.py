@@ -1,0 +1,107 @@
+"""From table files and frames to samples: feature tensors, and class numbers from the label column."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imix.data.tables.csv_file import read_csv
+from imix.data.tables.frame import Frame, read_parquet
+from imix.data.tables.table import Table, column_errors, infer_kinds
+from imix.data.tables.values import has_fractions, is_numeric_column, to_text
+from imix.errors import InputError
+from imix.settings import DataSettings
+
+
+def read_frames(path: Path, data_settings: DataSettings, table: Table | None = None) -> list[Frame]:
+    """Read a CSV or Parquet file of training rows and, if `data_settings.test` names one, a file of test rows.
+
+    The training rows (or the fitted `table`) determine how the text of both files is interpreted.
+    """
+    kinds = data_settings.columns if table is None else table.kinds
+    train = _read_frame(path, kinds, data_settings)
+    if data_settings.test is None:
+        return [train]
+    if table is None:
+        inferred = infer_kinds(train, data_settings.columns, data_settings.label)
+        kinds = {name: kind for name, (kind, _) in inferred.items()}
+    return [train, _read_frame(Path(data_settings.test), kinds, data_settings)]
+
+
+def encode_frames(
+    frames: Sequence[Frame], data_settings: DataSettings, table: Table | None
+) -> tuple[Table, list[Tensor]]:
+    """Encode training rows and, if any, test rows with `table`, which is fitted to the training rows if it is None."""
+    if table is None:
+        scaling_frames = {"train": frames[:1], "all": frames, "none": ()}[data_settings.standardize]
+        table = Table.fit(frames[0], data_settings.columns, data_settings.label, scaling_frames)
+    else:
+        table = _ignore_more_columns(table, data_settings)
+    return table, [torch.from_numpy(table.encode(frame)) for frame in frames]
+
+
+def encode_labels(
+    frames: Sequence[Frame], label: str, needed: bool = True
+) -> tuple[list[Tensor] | list[None], list[str]]:
+    """Return the class numbers (N,) of each frame's rows, -1 for rows without a label, and the class names.
+
+    A label column without values is an error if labels are `needed`; otherwise there are no class numbers.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for frame in frames:
+        frame.check_column(label)
+    with column_errors(label, "a label"):
+        columns = [frame.column(label) for frame in frames]
+        numeric = is_numeric_column(columns[0], frames[0].decimal_marks)
+        # In a CSV file, other spellings of missing values are null already; in typed sources they are class names.
+        texts = [to_text(column, numeric, missing=("",)) for column in columns]
+    names_by_frame = [[name for name in text.unique().to_pylist() if name is not None] for text in texts]
+    classes = sorted(names_by_frame[0], key=_class_order)
+    if not classes and not needed:
+        return [None] * len(frames), []
+    if not classes:
+        raise InputError(f"the label column {label!r} of {frames[0].name} has no values")
+    if numeric and (has_fractions(values := np.array(classes, float)) or np.isinf(values).any()):
+        raise InputError(
+            f"the label column {label!r} of {frames[0].name} has fractions or infinite values, but labels must be "
+            f"classes; exclude the column with --columns {label} drop"
+        )
+    for frame, names in zip(frames, names_by_frame, strict=True):
+        if unseen := sorted(set(names) - set(classes)):
+            raise InputError(f"{frame.name} has labels that are not in the training samples: {unseen[:5]}")
+    numbers = [pc.fill_null(pc.index_in(text, pa.array(classes)), -1).to_numpy() for text in texts]
+    return [torch.from_numpy(array.astype(np.int64)) for array in numbers], classes
+
+
+def _ignore_more_columns(table: Table, data_settings: DataSettings) -> Table:
+    """Add the label and the columns to drop to the ignored columns of a fitted table; they must not be its inputs."""
+    label = data_settings.label
+    if label in table.kinds:
+        raise InputError(
+            f"column {label!r} was an input of this run, so it cannot be the label; to use it as the label, train with "
+            f"--columns {label} drop"
+        )
+    for name, kind in data_settings.columns.items():
+        if table.kinds.get(name, kind) != kind:
+            raise InputError(f"column {name!r} is {table.kinds[name]} in this run and cannot be changed to {kind}")
+    ignored = {name: "dropped by the user" for name, kind in data_settings.columns.items() if kind == "drop"}
+    ignored |= {} if label is None else {label: "label"}
+    return Table(table.columns, ignored | table.ignored)
+
+
+def _read_frame(path: Path, kinds: Mapping[str, str], data_settings: DataSettings) -> Frame:
+    if path.suffix.lower() == ".parquet":
+        return read_parquet(path)
+    return read_csv(path, kinds, data_settings.header, data_settings.label)
+
+
+def _class_order(name: str) -> tuple[bool, float, str]:
+    """Sort key: numbers by value, then words."""
+    try:
+        return False, float(name), name
+    except ValueError:
+        return True, 0.0, name

@@ -1,0 +1,206 @@
+"""`Table`, the encoding of a table as numbers: fitted to training rows, stored in the run, applied to new tables."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from imix.data.tables.columns import CategoricalColumn, Column, NumericColumn, infer_kind
+from imix.data.tables.frame import Frame, format_names
+from imix.errors import InputError, first_line
+from imix.settings import COLUMN_KINDS
+
+
+@dataclass(frozen=True)
+class Table:
+    """How the columns of a table are encoded as numbers.
+
+    Parameters
+    ----------
+    columns : tuple of NumericColumn and CategoricalColumn
+        The fitted columns: numeric, boolean and datetime columns first, then categorical ones.
+    ignored : dict of str to str
+        Names of the columns that are not used, with the reason.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> frame = pyarrow.table({"age": [31.5, 45.0, None, 62.0], "city": ["Rome", "Oslo", "Rome", "Oslo"]})
+    >>> table = imix.data.load(frame).table
+    >>> print(table)
+    1 numeric ('age'), 1 categorical ('city') columns encoded as 4 features
+    >>> table.kinds
+    {'age': 'numeric', 'city': 'categorical'}
+    """
+
+    columns: tuple[Column, ...]
+    ignored: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def fit(
+        cls,
+        train: Frame,
+        kinds: Mapping[str, str] | None = None,
+        label: str | None = None,
+        scaling_frames: Sequence[Frame] = (),
+    ) -> "Table":
+        """Fit the encoding to training rows.
+
+        Parameters
+        ----------
+        train : Frame
+            Training rows.
+        kinds : dict of str to str, optional
+            Kinds of columns by name, instead of the inferred ones.
+        label : str, optional
+            Name of the label column, which is not encoded.
+        scaling_frames : sequence of Frame
+            Rows whose mean and standard deviation scale the numeric columns. If empty, columns are not scaled.
+
+        Returns
+        -------
+        Table
+        """
+        columns: list[Column] = []
+        ignored: dict[str, str] = {}
+        for name, (kind, reason) in infer_kinds(train, kinds, label).items():
+            if kind == "drop":
+                ignored[name] = reason
+                continue
+            for frame in scaling_frames:
+                frame.check_column(name)
+            with column_errors(name, kind):
+                column = train.column(name)
+                if kind == "categorical":
+                    columns.append(CategoricalColumn.fit(name, column, train.decimal_marks))
+                else:
+                    scaling = [column if frame is train else frame.column(name) for frame in scaling_frames]
+                    columns.append(NumericColumn.fit(name, kind, column, scaling))
+        if not columns:
+            reasons = "; ".join(f"{name!r}: {reason}" for name, reason in ignored.items())
+            raise InputError(f"{train.name} has no column to learn from ({reasons})")
+        return cls(tuple(sorted(columns, key=lambda column: column.kind == "categorical")), ignored)
+
+    def encode(self, frame: Frame) -> np.ndarray:
+        """Encode the rows of a frame that has the fitted columns.
+
+        Parameters
+        ----------
+        frame : Frame
+            N rows with the fitted columns, in any order. Ignored columns may be present or not.
+
+        Returns
+        -------
+        ndarray of shape (N, width), float32
+        """
+        self._check_columns(frame)
+        features = np.empty((frame.rows, self.width), np.float32)
+        start = 0
+        for column in self.columns:
+            with column_errors(column.name, column.kind), np.errstate(all="ignore"):
+                values = column.encode(frame.column(column.name)).astype(np.float32, copy=False)
+            finite = np.isfinite(values)
+            if not finite.all():
+                row = int((~finite).any(1).argmax())
+                raise InputError(f"column {column.name!r} has values that are too large, the first in row {row}")
+            features[:, start : start + column.width] = values
+            start += column.width
+        return features
+
+    def _check_columns(self, frame: Frame) -> None:
+        names = set(frame.columns)
+        missing = [name for name in self.kinds if name not in names]
+        unknown = sorted(names - self.kinds.keys() - self.ignored.keys())
+        problems = [f"missing: {format_names(missing)}"] if missing else []
+        if unknown:
+            problems.append(f"not seen in training: {format_names(unknown)} (exclude with --columns NAME drop)")
+        if problems:
+            raise InputError(f"{frame.name} does not have the columns of the run; {'; '.join(problems)}")
+
+    @property
+    def width(self) -> int:
+        """Number of features that encode a row."""
+        return sum(column.width for column in self.columns)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Kinds of the columns, by name."""
+        return {column.name: column.kind for column in self.columns}
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """Widths of the feature groups that an encoder embeds: all numeric columns, then each categorical column."""
+        categorical = [column.width for column in self.columns if column.kind == "categorical"]
+        numeric = self.width - sum(categorical)
+        return (numeric, *categorical) if numeric else tuple(categorical)
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """For each feature, the index of its column.
+
+        A cell is the value of one column in one row. Features with the same index encode the same cell, so an
+        augmentation changes them together.
+        """
+        return tuple(i for i, column in enumerate(self.columns) for _ in range(column.width))
+
+    def select_columns(self, names: Sequence[str]) -> tuple[bool, ...]:
+        """For each column, whether its name or kind is in `names`; an empty `names` selects all columns."""
+        allowed = {name for column in self.columns for name in (column.name, column.kind)}
+        if unknown := [name for name in names if name not in allowed]:
+            columns = ", ".join(f"{name!r} ({kind})" for name, kind in self.kinds.items())
+            raise InputError(f"no column or kind {format_names(unknown)}; the columns are {columns}")
+        return tuple(not names or column.name in names or column.kind in names for column in self.columns)
+
+    def to_json(self) -> dict[str, Any]:
+        """Convert to values that JSON can store."""
+        return {"columns": [asdict(column) for column in self.columns], "ignored": self.ignored}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Table":
+        """Restore a table from the result of `to_json`."""
+        columns: list[Column] = []
+        for entry in value["columns"]:
+            fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
+            columns.append(CategoricalColumn(**fields) if fields["kind"] == "categorical" else NumericColumn(**fields))
+        return cls(tuple(columns), dict(value["ignored"]))
+
+    def __str__(self) -> str:
+        by_kind = {kind: [name for name, k in self.kinds.items() if k == kind] for kind in COLUMN_KINDS}
+        by_reason = {
+            reason: [name for name, r in self.ignored.items() if r == reason] for reason in self.ignored.values()
+        }
+        columns = ", ".join(f"{len(names)} {kind} ({format_names(names)})" for kind, names in by_kind.items() if names)
+        ignored = [f"ignored {format_names(names)}: {reason}" for reason, names in by_reason.items()]
+        return "; ".join([f"{columns} columns encoded as {self.width} features", *ignored])
+
+
+def infer_kinds(train: Frame, kinds: Mapping[str, str] | None, label: str | None) -> dict[str, tuple[str, str]]:
+    """Determine the kind of each column, from `kinds` or its values, and the reason if it is "drop"."""
+    kinds = kinds or {}
+    for name in (*kinds, *([] if label is None else [label])):
+        train.check_column(name)
+    inferred = {}
+    for name in train.columns:
+        if name == label:
+            inferred[name] = ("drop", "label")
+        elif name in kinds:
+            inferred[name] = (kinds[name], "dropped by the user")
+        else:
+            with column_errors(name, "numeric"):
+                inferred[name] = infer_kind(train.column(name), train.all_numeric)
+    return inferred
+
+
+@contextmanager
+def column_errors(name: str, kind: str) -> Iterator[None]:
+    """Turn errors about the values of a column into an `InputError` that names the column."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        if isinstance(error, InputError) and str(error).startswith("column "):
+            raise
+        raise InputError(f"column {name!r} cannot be read as {kind}: {first_line(error)}") from error

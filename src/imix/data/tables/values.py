@@ -1,0 +1,166 @@
+"""Conversion of arrow columns to float64 numbers, to parts of dates, and to canonical text.
+
+The canonical text of a value does not depend on how the value was stored: 1 and 1.0 (in a numeric column), true and
+True, a date and midnight of that date, and text with and without surrounding spaces are the same.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from imix.errors import InputError
+
+MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none", "<NA>", "NaT")
+POSSIBLE_CLASS_NAMES = ("None", "none")  # missing values in general, but in a label column they may name a class
+# A number as text. Text with a leading zero is not a number but a code, such as a zip code.
+NUMBER = re.compile(r"[-+]?(?:0|[1-9]\d*|(?=\.\d))(?:\.\d*)?(?:[eE][-+]?\d+)?")
+INTEGER = re.compile(r"[-+]?\d+")
+DATETIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)")
+DATE_HINT = "use ISO 8601 dates (2021-12-03), or a datetime column of a data frame or Parquet file"
+
+
+def is_numeric_type(arrow_type: Any) -> bool:
+    """Whether values of an arrow type are numbers, durations or times of day."""
+    import pyarrow as pa
+
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_duration, pa.types.is_time)
+    return any(test(arrow_type) for test in tests)
+
+
+def is_numeric_column(column: Any, decimal_marks: str) -> bool:
+    """Whether a column has a numeric type or, if its source is a text file, whether all of its text is numbers.
+
+    `decimal_marks` is empty for sources with types. A column uses only one of the marks.
+    """
+    import pyarrow as pa
+
+    column = decode_dictionary(column)
+    if not (decimal_marks and pa.types.is_string(column.type)):
+        return is_numeric_type(column.type)
+    texts = to_text(column, numeric=False).unique().drop_null().to_pylist()
+    mark = "," if "," in decimal_marks and not any("." in text for text in texts) else "."
+    return bool(texts) and all(NUMBER.fullmatch(text.replace(mark, ".")) for text in texts)
+
+
+def has_fractions(values: np.ndarray) -> bool:
+    """Whether some of the numbers are not integers."""
+    # The first values usually decide it, without a pass over the whole column.
+    return any(bool((part != np.floor(part)).any()) for part in (values[:1000], values))
+
+
+def to_numbers(column: Any, boolean: bool = False) -> np.ndarray:
+    """Convert a column to float64, with NaN for missing values; text is parsed, as true and false if `boolean`."""
+    import pyarrow as pa
+
+    column = decode_dictionary(column)
+    arrow_type = column.type
+    if pa.types.is_string(arrow_type):
+        column = to_text(column, numeric=False)
+        column = column.cast(pa.bool_()) if boolean else column
+    elif pa.types.is_duration(arrow_type) or pa.types.is_time(arrow_type):  # in seconds
+        microseconds = pa.duration("us") if pa.types.is_duration(arrow_type) else pa.time64("us")
+        integers = column.cast(microseconds, safe=False).cast(pa.int64())
+        return integers.cast(pa.float64(), safe=False).to_numpy() * 1e-6
+    values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
+    infinite = np.isinf(values)
+    if infinite.any():
+        count, first = int(infinite.sum()), int(infinite.argmax())
+        raise InputError(f"it has {count} infinite values, the first in row {first}; replace them with missing values")
+    return values
+
+
+def to_datetime_parts(column: Any, parts: Sequence[str]) -> np.ndarray:
+    """Convert a column of dates to float64 (N, parts), such as year or weekday; dates with a time zone are in UTC."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = decode_dictionary(column)
+    if pc.all(pc.is_null(column, nan_is_null=True)).as_py():
+        return np.full((len(column), len(parts)), np.nan)
+    if is_numeric_type(column.type):
+        raise InputError(f"it contains numbers; {DATE_HINT}")
+    if pa.types.is_string(column.type):
+        column = to_text(column, numeric=False)
+        try:
+            column = column.cast(pa.timestamp("us"))
+        except pa.ArrowInvalid:
+            column = column.cast(pa.timestamp("us", "UTC"))  # text with a time zone
+    column = column.cast(pa.timestamp("us"), safe=False)
+    arrays = [(pc.day_of_week if part == "weekday" else getattr(pc, part))(column) for part in parts]
+    return np.column_stack([array.cast(pa.float64()).to_numpy() for array in arrays])
+
+
+def describe_bad_date(column: Any) -> str:
+    """Find the first text that `to_datetime_parts` cannot parse, and say what is wrong with it."""
+    import pyarrow as pa
+
+    def are_dates(texts: Any, zone: str | None) -> bool:
+        try:
+            texts.cast(pa.timestamp("us", zone))
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    texts = to_text(column, numeric=False).drop_null()
+    zone = "UTC" if are_dates(texts[:1], "UTC") else None
+    while len(texts) > 1:  # binary search
+        half = len(texts) // 2
+        texts = texts[half:] if are_dates(texts[:half], zone) else texts[:half]
+    problem = "is not a valid date"
+    if are_dates(texts, None if zone else "UTC"):
+        problem = (
+            "has no time zone, but the first date has one" if zone else "has a time zone, but the first date has none"
+        )
+    return f"{texts[0].as_py()!r} {problem}; {DATE_HINT}"
+
+
+def to_text(column: Any, numeric: bool, missing: Sequence[str] = MISSING) -> Any:
+    """Convert a column to canonical text; with `numeric`, text that is a number is treated as that number."""
+    import pyarrow as pa
+
+    column = decode_dictionary(column)
+    arrow_type = column.type
+    if pa.types.is_duration(arrow_type) or pa.types.is_time(arrow_type):
+        column = pa.chunked_array([to_numbers(column)])
+    if pa.types.is_floating(column.type):
+        distinct, indices = np.unique(column.to_numpy(), return_inverse=True)
+        names = [None if np.isnan(value) else _canonical_number(str(value)) for value in distinct]
+        return pa.chunked_array([pa.array(names, pa.string()).take(pa.array(indices))])
+    encoded = column.cast(pa.string()).dictionary_encode().unify_dictionaries()
+    texts = encoded.chunk(0).dictionary.to_pylist() if len(encoded) else []
+    names = [_canonical_text(text, numeric or pa.types.is_decimal(arrow_type), missing) for text in texts]
+    chunks = [pa.array(names, pa.string()).take(chunk.indices) for chunk in encoded.chunks]
+    return pa.chunked_array(chunks, pa.string())
+
+
+def decode_dictionary(column: Any) -> Any:
+    """Replace the codes of a dictionary-encoded column by their values; return other columns unchanged."""
+    import pyarrow as pa
+
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _canonical_text(text: str, numeric: bool, missing: Sequence[str]) -> str | None:
+    text = text.strip()
+    if text in missing:
+        return None
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    if match := DATETIME.fullmatch(text):
+        date, time = match.groups()
+        time = time.rstrip("0").rstrip(".") if "." in time else time
+        return date if time.strip("0:") == "" else f"{date} {time}"
+    try:
+        return _canonical_number(text.replace(",", ".")) if numeric else text
+    except ValueError:
+        return text  # a word among numbers
+
+
+def _canonical_number(text: str) -> str:
+    """Write a number in its shortest form."""
+    if INTEGER.fullmatch(text):
+        return str(int(text))
+    value = float(text) + 0.0  # turns -0 into 0
+    return f"{value:.0f}" if value == np.floor(value) and abs(value) < 2**63 else repr(value)

@@ -1,0 +1,82 @@
+"""`imix.transfer`: evaluates runs on other data sets, as a table (tables 4a, C.1 and C.2 of the paper)."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from imix.errors import InputError
+from imix.evaluation import Result, evaluate
+from imix.run import Run, as_run
+
+
+def transfer(
+    runs: "Sequence[Run | str | Path] | Run | str | Path",
+    data: Sequence[str | Path] | str | Path,
+    protocol: str = "linear",
+    *,
+    label: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    data_dir: str | None = None,
+    random_crops: bool = False,
+    restandardize: bool = False,
+    device: str = "auto",
+    seed: int = 0,
+) -> list[list[Result]]:
+    """Evaluate every run on every data set.
+
+    Parameters
+    ----------
+    runs : Run, str, Path or a sequence of these
+        Runs or run folders.
+    data : str, Path or a sequence of these
+        Names or paths of data sets.
+    protocol : str
+        "linear", "knn", "pinv" or "fed".
+    label, columns, data_dir, random_crops, restandardize, device, seed
+        See `imix.evaluate`.
+
+    Returns
+    -------
+    list of list of Result
+        One row per run, one column per data set.
+
+    Examples
+    --------
+    >>> settings = imix.Settings(epochs=1, batch_size=1024, encoder="mlp:16-32", device="cpu")
+    >>> run = imix.pretrain("digits", settings, progress=False)
+    >>> [[result]] = imix.transfer(run, "digits", "knn", device="cpu")
+    >>> result.hyperparameters["test"]
+    500
+    """
+    runs = [runs] if isinstance(runs, Run | str | Path) else runs
+    data = [data] if isinstance(data, str | Path) else data
+    if not runs or not data:
+        raise InputError("transfer needs at least one run and one data set")
+    loaded = [as_run(run) for run in runs]
+
+    def evaluate_on(run: Run, name: str | Path) -> Result:
+        return evaluate(
+            run,
+            name,
+            protocol,
+            label=label,
+            columns=columns,
+            data_dir=data_dir,
+            random_crops=random_crops,
+            restandardize=restandardize,
+            device=device,
+            seed=seed,
+        )
+
+    return [[evaluate_on(run, name) for name in data] for run in loaded]
+
+
+def format_table(names: Sequence[str], data: Sequence[str], results: Sequence[Sequence[Result]]) -> str:
+    """Format results as a text table, with one line per run and one column per data set."""
+    headers = [Path(name).name for name in data]
+    widths = [max(len(header), 12) + 2 for header in headers]
+    first = max(len(name) for name in names) + 2
+    lines = [" " * first + "".join(f"{header:>{width}}" for header, width in zip(headers, widths, strict=True))]
+    for name, row in zip(names, results, strict=True):
+        cells = "".join(f"{result.formatted:>{width}}" for result, width in zip(row, widths, strict=True))
+        lines.append(f"{name:<{first}}{cells}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Measurements of a frozen encoder: features, linear and kNN classifiers, pseudoinverse, FED."""

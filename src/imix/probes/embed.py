@@ -1,0 +1,129 @@
+"""`imix.embed`: the features of any data, as an array or a file."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from imix.data import Data, Source
+from imix.encoders import temporarily_on
+from imix.errors import InputError
+from imix.files import check_output_path, write_atomically
+from imix.probes.features import EncodedSource
+from imix.probes.run_data import load_for_run, source_frames
+from imix.run import Run, as_run
+from imix.runtime.device import pick_device
+
+FORMATS = (".parquet", ".npy", ".csv")
+
+
+def embed(
+    run: "Run | nn.Module | str | Path",
+    data: Any,
+    out: "str | Path | None" = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    keep: Sequence[str] = (),
+    data_dir: str | None = None,
+    device: str = "auto",
+) -> np.ndarray:
+    """Compute the features of every sample, and optionally write them to a file.
+
+    Parameters
+    ----------
+    run : Run, nn.Module, str or Path
+        A run, its folder, or any module from samples (N, ...) to features (N, F).
+    data : str, Path, array, data frame, Data or Source
+        The data, which is loaded with the run's data options. A table must have the columns that the run was trained
+        on, and no others unless `columns` drops them.
+    out : str or Path, optional
+        A .npy file with the features; or a .parquet or .csv file with these columns: those in `keep`; the features f0,
+        f1, ...; `file` if the samples are files; `split` ("train" or "test") if the data has test samples; `label` if
+        it has labels.
+    columns : dict, optional
+        Columns to ignore, for example ``{"id": "drop"}``.
+    keep : sequence of str
+        Columns of the table to copy to `out`, for example an ID.
+    data_dir : str, optional
+        Folder with the files of a named data set.
+    device : str
+        "auto", "cpu", "cuda" or "cuda:N".
+
+    Returns
+    -------
+    ndarray of shape (N, F)
+        Features in the order of the data, training samples before test samples.
+
+    Examples
+    --------
+    >>> encoder = torch.nn.Linear(5, 3)
+    >>> imix.embed(encoder, torch.randn(10, 5), device="cpu").shape
+    (10, 3)
+    """
+    keep = [keep] if isinstance(keep, str) else list(keep)
+    if keep and (out is None or Path(out).suffix == ".npy"):
+        raise InputError(f"keep={keep} needs out=FILE with a .parquet or .csv file")
+    if out is not None:
+        out = check_output_path(Path(out), FORMATS, "features")
+    run = as_run(run)
+    dataset = load_for_run(run, data, columns=columns, data_dir=data_dir)
+    kept = _read_columns(data, dataset, keep, to_csv=out is not None and out.suffix == ".csv") if keep else {}
+    torch_device = pick_device(device)
+    sources = {"train": dataset.train} | ({"test": dataset.test} if dataset.test is not None else {})
+    with temporarily_on(torch_device, run.encoder) as encoder:
+        features = np.concatenate(
+            [EncodedSource(encoder, source, torch_device).features().cpu().numpy() for source in sources.values()]
+        )
+    if out is None:
+        return features
+    if out.suffix == ".npy":
+        write_atomically(out, lambda file: np.save(file, features), features.nbytes)
+        return features
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    feature_columns = {f"f{i}": column for i, column in enumerate(features.T)}
+    table = pa.table(kept | feature_columns | _sample_columns(dataset, sources))
+    write = parquet.write_table if out.suffix == ".parquet" else csv.write_csv
+    write_atomically(out, lambda file: write(table, file), table.nbytes)
+    return features
+
+
+def _sample_columns(dataset: Data, sources: Mapping[str, Source]) -> dict[str, np.ndarray]:
+    """Return the columns `file`, `split` and `label`, as far as the data has them."""
+    columns = {}
+    if dataset.names:
+        columns["file"] = np.array([_printable(name) for name in dataset.names])
+    if len(sources) > 1:
+        columns["split"] = np.repeat(list(sources), [len(source) for source in sources.values()])
+    labels = [source.labels.cpu() for source in sources.values() if source.labels is not None]
+    if len(labels) == len(sources):
+        indices = torch.cat(labels).numpy()
+        names = np.array([*map(_printable, dataset.class_names), None], dtype=object)  # index -1 means no label
+        columns["label"] = names[indices] if dataset.class_names else indices
+    return columns
+
+
+def _read_columns(data: Any, dataset: Data, names: Sequence[str], to_csv: bool) -> dict[str, Any]:
+    """Return columns with their original values from the table's file or data frame."""
+    import pyarrow as pa
+
+    reserved = [name for name in names if re.fullmatch(r"f\d+|split|file|label", name)]
+    if reserved:
+        raise InputError(f"keep={reserved[0]!r} is the name of a column that embed writes; rename it in the table")
+    parts = [pa.table({name: frame.column(name) for name in names}) for frame in source_frames(data, dataset, names)]
+    table = pa.concat_tables(parts, promote_options="permissive")
+    for field in table.schema:
+        if to_csv and pa.types.is_nested(field.type):
+            raise InputError(f"column {field.name!r} holds lists or structs, which .csv cannot store; use .parquet")
+    return {name: table.column(name) for name in names}
+
+
+def _printable(name: str) -> str:
+    """Return a file name with bytes that are not valid UTF-8 escaped."""
+    return os.fsencode(name).decode(errors="backslashreplace")

@@ -1,0 +1,97 @@
+"""Features of a frozen encoder, computed in batches."""
+
+import os
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from imix.augment import Augment
+from imix.batch import map_fields, size, to_channels_last, to_float
+from imix.data import Source
+from imix.encoders import eval_mode
+from imix.errors import InputError
+from imix.progress import ProgressLine
+
+BATCH_SIZE = 1024  # samples encoded at a time
+MAX_SCORES = 1 << 26  # class scores held in memory at a time, over all samples of a chunk
+
+
+class EncodedSource:
+    """A source seen through a frozen encoder: iterates over (features (n, F), labels (n,) or None) in order.
+
+    With `augment`, every iteration encodes a new view of each sample. With `bf16`, the encoder runs under autocast.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        source: Source,
+        device: torch.device,
+        augment: Augment | None = None,
+        bf16: bool = False,
+    ) -> None:
+        self.encoder, self.source, self.device = encoder, source, device
+        self.augment, self.bf16 = augment, bf16
+
+    def without_augment(self) -> "EncodedSource":
+        """Return the same source without augmentation."""
+        return EncodedSource(self.encoder, self.source, self.device, bf16=self.bf16)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor | None]]:
+        rows = torch.arange(len(self.source)).split(BATCH_SIZE)
+        progress, done = ProgressLine("encoding", len(self.source), "samples"), 0
+        with torch.no_grad(), eval_mode(self.encoder):
+            for batch, labels in self.source.batches(rows):
+                x = to_float(map_fields(lambda x: x.to(self.device), batch))
+                x = map_fields(to_channels_last, x if self.augment is None else self.augment(x))
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+                    features = self.encoder(x)
+                self._check(features, size(x))
+                yield features.float() if self.bf16 else features, None if labels is None else labels.to(self.device)
+                done += len(features)
+                progress(done)
+
+    def _check(self, features: Tensor, n: int) -> None:
+        """Raise InputError for features that cannot be evaluated."""
+        shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        if len(shape) != 2 or shape[0] != n:
+            raise InputError(f"the encoder must return features (N, F), one row per sample; for N={n} it gave {shape}")
+        # With augmentation this would run in every epoch, and each check waits for the GPU.
+        if self.augment is None and not features.isfinite().all():
+            raise InputError("the encoder returns features that are not finite; try a lower learning rate in training")
+
+    def features(self) -> Tensor:
+        """Return all features, (N, F)."""
+        return torch.cat([features for features, _ in self])
+
+    def labels(self) -> Tensor:
+        """Return all labels, (N,). The source must have labels."""
+        assert self.source.labels is not None
+        return self.source.labels.to(self.device)
+
+
+def in_chunks(
+    batches: Iterable[tuple[Tensor, Tensor | None]], scores_per_sample: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Split batches of features and labels so that the class scores of one chunk fit in memory."""
+    chunk_size = max(1, MAX_SCORES // scores_per_sample)
+    for features, labels in batches:
+        assert labels is not None
+        yield from zip(features.split(chunk_size), labels.split(chunk_size), strict=True)
+
+
+def check_memory(required: int, device: torch.device, classes: int, task: str) -> None:
+    """Raise InputError if a task needs more bytes than the device has, before it runs out of memory."""
+    if device.type == "cuda":
+        available = torch.cuda.mem_get_info(device)[1]
+    else:
+        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if required > available:
+        raise InputError(
+            f"{task} of {classes:,} classes would take {required / 1e9:,.0f} GB of memory, but the device has "
+            f"{available / 1e9:,.0f} GB; try protocol 'knn', which needs little"
+        )

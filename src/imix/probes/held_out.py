@@ -1,0 +1,80 @@
+"""Test samples for evaluation: the data's own, or a stratified split of the training samples."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imix.data import Data, Source
+from imix.errors import InputError
+
+TEST_FRACTION = 0.2  # held out of data that has no test samples
+
+
+def with_test_split(data: Data, seed: int, labeled: bool = True) -> tuple[Data, dict[str, Any]]:
+    """Return data that has test samples, and a record of its sizes and of how it was split.
+
+    Data without test samples has a fifth of its training samples held out. With `labeled`, samples without a label are
+    removed, and data that has no labels raises InputError.
+    """
+    n_samples = len(data.train) + len(data.test or ())
+    if labeled:
+        train = _labeled(data.train, f"the training samples of {data.name}", data)
+        test_name = data.settings.test or f"the test samples of {data.name}"
+        test = None if data.test is None else _labeled(data.test, test_name, data)
+        data = replace(data, train=train, test=test)
+        if data.classes < 2:
+            raise InputError(f"all samples of {data.name} are of one class; evaluation needs at least two classes")
+    n_unlabeled = n_samples - len(data.train) - len(data.test or ())
+    unlabeled = {"unlabeled": n_unlabeled} if n_unlabeled else {}
+    if data.test is not None:
+        test_file = {"test_file": data.settings.test} if data.settings.test else {}
+        return data, {"train": len(data.train), "test": len(data.test)} | test_file | unlabeled
+    if len(data.train) < 5:
+        raise InputError(
+            f"{data.name} has no test samples, and its {len(data.train)} training samples are too few to split"
+        )
+    labels = data.train.labels if labeled else None
+    kept, held_out = stratified_split(torch.zeros(len(data.train)) if labels is None else labels, TEST_FRACTION, seed)
+    train, test = data.train.take(kept), data.train.take(held_out)
+    split = {"train": len(train), "test": f"{len(test)} held out of train", "seed": seed}
+    return replace(data, train=train, test=test), split | unlabeled
+
+
+def stratified_split(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Return the rows to keep and the rows to hold out: a random `fraction` of each class, and at least one row."""
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(labels), generator=generator).to(labels.device)
+    by_class = order[labels[order].argsort(stable=True)]
+    # Hold out the rows at which i * fraction passes an integer, which spreads them evenly over the classes.
+    passed = (torch.arange(len(labels) + 1, device=labels.device, dtype=torch.float64) * fraction).floor()
+    held_out = torch.zeros(len(labels), dtype=torch.bool, device=labels.device)
+    held_out[by_class[passed.diff() > 0]] = True
+    held_out[order[0]] |= not held_out.any()
+    return (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
+
+
+def majority_accuracy(data: Data) -> float:
+    """Return the test accuracy of always predicting the most frequent class of the training samples."""
+    assert data.test is not None
+    train_labels, test_labels = data.train.labels, data.test.labels
+    assert train_labels is not None
+    assert test_labels is not None
+    return float((test_labels == train_labels.mode().values.to(test_labels)).double().mean())
+
+
+def _labeled(source: Source, name: str, data: Data) -> Source:
+    """Return the samples that have a label; InputError if there are none."""
+    if source.labels is None:
+        if data.table is not None:
+            hint = "name the label column in pretraining (--label NAME), or here if it was not an input of the run"
+        elif data.names:
+            hint = "put the files of each class into their own subfolder"
+        else:
+            hint = "pass labels=... together with the samples"
+        raise InputError(f"{name} have no labels, which this protocol needs; {hint}")
+    has_label = source.labels >= 0
+    if not has_label.any():
+        raise InputError(f"none of {name} has a label")
+    return source if has_label.all() else source.take(has_label.nonzero()[:, 0])

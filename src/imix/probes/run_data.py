@@ -1,0 +1,109 @@
+"""Loads data for an existing run, with the same data options as in training."""
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from imix.batch import to_float
+from imix.data import Data, load
+from imix.data.loading import IN_MEMORY_NAME, TABLE_SUFFIXES
+from imix.data.options import check_options
+from imix.data.tables.encode import read_frames
+from imix.data.tables.frame import Frame, as_frame, is_frame
+from imix.encoders.standardize import Standardize
+from imix.errors import InputError
+from imix.run import Run
+from imix.settings import DataSettings
+
+MAX_DEVIATION = 100  # standard deviations from the mean that pixels in the right unit cannot exceed
+
+
+def load_for_run(
+    run: Run,
+    data: Any,
+    labels: Any = None,
+    *,
+    label: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    test: str | None = None,
+    data_dir: str | None = None,
+) -> Data:
+    """Load all of `data` with the run's data options, overridden by the arguments; InputError if it does not fit."""
+    if isinstance(data, str) and data == run.config["data"]["name"] == IN_MEMORY_NAME:
+        raise InputError(
+            "the run was trained on in-memory data, which is not stored; pass data=... again, with labels=... or as "
+            "imix.data.load(x, labels=y)"
+        )
+    arguments = {"label": label, "columns": columns, "test": test, "data_dir": data_dir}
+    overrides: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
+    if not isinstance(data, Data):
+        check_options(data, DataSettings(**overrides))
+    if label is not None and run.table is None:
+        raise InputError(f"label={label!r} names a table column, but the run was not trained on a table")
+    data_settings = _settings_for(run, data, has_labels=labels is not None)
+    data_settings = replace(data_settings, **overrides)
+    if label is not None and not columns:  # a column that was dropped in training can be the label
+        kept = {name: kind for name, kind in data_settings.columns.items() if name != label}
+        data_settings = replace(data_settings, columns=kept)
+    dataset = load(data, data_settings, labels=labels, table=run.table, strict=False)
+    if dataset.table is not None and run.table is None:
+        raise InputError(f"the run was trained on arrays without gaps, but {dataset.name} is a table or has gaps")
+    shape = run.config["architecture"]["shape"]
+    if shape is not None and dataset.train.shape != tuple(shape):
+        raise InputError(
+            f"the run was trained on samples of shape {tuple(shape)}; {dataset.name} has {dataset.train.shape}"
+        )
+    _check_pixel_range(run, dataset)
+    if label is not None and dataset.train.labels is None:
+        source_frames(data, dataset, [label])  # raises if there is no such column
+        raise InputError(f"column {label!r} is empty")
+    return dataset
+
+
+def source_frames(data: Any, dataset: Data, names: Sequence[str]) -> list[Frame]:
+    """Return the original training and test tables of `dataset`, with the columns `names` as text."""
+    from_file = isinstance(data, str | Path) and dataset.name.lower().endswith(TABLE_SUFFIXES)
+    if dataset.table is None or not (from_file or is_frame(data)):
+        raise InputError(
+            f"column names {names} need a .csv or .parquet file or a data frame; {dataset.name} is neither"
+        )
+    if from_file:
+        files = [file for file in (dataset.name, dataset.settings.test) if file is not None]
+        as_text = replace(dataset.settings, label=None, test=None, columns=dict.fromkeys(names, "categorical"))
+        frames = [read_frames(Path(file), as_text)[0] for file in files]
+    else:
+        frames = [as_frame(data, "the data")]
+    for frame, name in itertools.product(frames, names):
+        frame.check_column(name)
+    return frames
+
+
+def is_same_data(data: str | Path, name: str) -> bool:
+    """Return whether `data`, a name or a path in any spelling, is the data that a run calls `name`."""
+    return name != IN_MEMORY_NAME and (str(data) == name or os.path.realpath(data) == os.path.realpath(name))
+
+
+def _settings_for(run: Run, data: Any, has_labels: bool) -> DataSettings:
+    """Return the run's data options as far as they apply to `data`."""
+    if isinstance(data, Data):
+        data_settings = data.settings  # already loaded
+    else:
+        data_settings = replace(run.data_settings, fraction=1.0)
+        if not isinstance(data, str | Path) or not is_same_data(data, run.config["data"]["name"]):
+            data_settings = replace(data_settings, test=None, data_dir=None)  # paths that belong to the run's data
+    return replace(data_settings, label=None) if has_labels else data_settings
+
+
+def _check_pixel_range(run: Run, data: Data) -> None:
+    """Raise InputError for float images in 0..255 if the run was trained on 0..1."""
+    preprocess = run.encoder[0]
+    if not isinstance(preprocess, Standardize) or len(data.train.shape or ()) != 3:
+        return
+    largest = float(to_float(data.train.sample(64)).max())
+    if largest > float((preprocess.mean + MAX_DEVIATION * preprocess.std).max()):
+        raise InputError(
+            f"{data.name} has values up to {largest:g}, far outside the run's range; pixels must be bytes or in 0..1"
+        )

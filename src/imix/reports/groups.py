@@ -1,0 +1,251 @@
+"""Groups of runs that differ only in their seed, with a name and comparable results for each group."""
+
+import hashlib
+import json
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from imix.errors import InputError
+from imix.evaluation import Result, evaluate
+from imix.run import Run
+from imix.settings import METHODS, RESUME_SAFE_SETTINGS
+
+# These mostly follow from other settings, so a group name mentions them only if nothing else differs.
+DERIVED_SETTINGS = ("samples", "shape", "clip", "table", "table_values", "fingerprint", "weights")
+OPTIONAL_SETTINGS = ("label", "test", *DERIVED_SETTINGS)  # empty means absent; for other settings it means the default
+INPUTS_SUFFIX = " (inputs)"  # end of the column name of a result of `evaluate(..., inputs=True)`
+# Results stay comparable if they differ in these: sizes, seeds, and values that column names state separately.
+COMPARABLE_HYPERPARAMETERS = (
+    *("train", "test", "unlabeled", "bf16", "checkpoint_minutes", "seed", "split_seed"),
+    *("views", "standardized", "label", "test_file", "of"),
+)
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs that differ only in their seed, with their evaluation results.
+
+    Parameters
+    ----------
+    name : str
+        Name shown in tables and legends.
+    runs : list of Run
+        The runs, one per seed.
+    results : dict of str to list of Result
+        Results by column name, one for each run that has a result in this column.
+
+    Examples
+    --------
+    >>> from imix.evaluation import Result
+    >>> from imix.reports import RunGroup
+    >>> results = [Result("knn", "digits", accuracy, {}) for accuracy in (0.94, 0.96)]
+    >>> RunGroup("N-pair", [], {"knn": results}).shown("knn")
+    '95.0 ± 1.4'
+    """
+
+    name: str
+    runs: list[Run]
+    results: dict[str, list[Result]] = field(default_factory=dict)
+
+    def shown(self, column: str) -> str:
+        """Mean ± standard deviation over the runs: percent, or units of 0.0001 for distances."""
+        values = [result.scaled for result in self.results.get(column, [])]
+        if not values:
+            return ""
+        std = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+        return f"{statistics.mean(values):.1f}{std}"
+
+
+def group_runs(runs: Sequence[Run]) -> list[RunGroup]:
+    """Group runs that differ only in their seed, in order of appearance, and name the groups by their differences."""
+    members: dict[str, list[int]] = {}
+    for i, run in enumerate(runs):
+        members.setdefault(json.dumps(run_description(run), sort_keys=True), []).append(i)
+    first_runs = [runs[indices[0]] for indices in members.values()]
+    short_names = [group_name(run) for run in first_runs]
+    descriptions = [run_description(run) for run in first_runs]
+    paths = _short_paths(path for run in runs for path in (run.config["data"]["name"], run.data_settings.test) if path)
+    names = []
+    for name, description in zip(short_names, descriptions, strict=True):
+        same_name = [other for other_name, other in zip(short_names, descriptions, strict=True) if other_name == name]
+        names.append(", ".join([name, *_distinguishing_settings(description, same_name, paths)]))
+    names = [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names, 1)]
+    results = _results_by_column(runs)
+    return [
+        RunGroup(name, [runs[i] for i in indices], _merge_columns([results[i] for i in indices]))
+        for name, indices in zip(names, members.values(), strict=True)
+    ]
+
+
+def _short_paths(paths: Iterable[str]) -> dict[str, str]:
+    """The file name of each path, or the whole path if another one has the same file name."""
+    file_names = {path: Path(path).name for path in paths}
+    counts = Counter(file_names.values())
+    return {path: name if counts[name] == 1 else path for path, name in file_names.items()}
+
+
+def _distinguishing_settings(
+    description: dict[str, Any], same_name: Sequence[dict[str, Any]], paths: Mapping[str, str]
+) -> list[str]:
+    """The settings in which a group differs from the others of the same method and mixing, formatted."""
+    differing = [name for name in differences(same_name) if name not in ("method", "mix", "input_mix")]
+    chosen = [name for name in differing if name not in DERIVED_SETTINGS] or differing
+    shortened = {name: paths[description[name]] for name in ("data", "test") if description.get(name)}
+    return [format_setting(name, (description | shortened).get(name)) for name in chosen]
+
+
+def format_setting(name: str, value: Any) -> str:
+    """Format a setting of a run for display.
+
+    >>> format_setting("columns", {"id": "drop", "age": "numeric"})
+    'columns id drop, age numeric'
+    >>> format_setting("label", None), format_setting("lr", None)
+    ('no label', 'lr default')
+    """
+    if value is None or value in ({}, [], ()):
+        return f"no {name}" if name in OPTIONAL_SETTINGS else f"{name} default"
+    if isinstance(value, dict):
+        value = [f"{key} {item}" for key, item in value.items()]
+    return f"{name} {', '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
+
+
+def run_description(run: Run) -> dict[str, Any]:
+    """Everything that defines a run except its seed: settings, data, data options, encoder."""
+    data, table = run.config["data"], run.table
+    table_hash = hashlib.sha256(json.dumps(data.get("table"), sort_keys=True).encode()).hexdigest()[:8]
+    description = {
+        **run.config["settings"],
+        "data": data["name"],
+        **run.config["architecture"],  # overrides the encoder of the settings, which may be user-supplied
+        **data.get("settings", {}),
+        "samples": data.get("samples"),
+        "table": None if table is None else str(table),
+        "table_values": None if table is None else table_hash,
+        "fingerprint": data.get("fingerprint"),
+        **{f"user-supplied {name}": value for name, value in run.user_supplied.items()},
+        "weights": sum(weight.numel() for weight in run.encoder.parameters()),
+    }
+    ignored = ("seed", *RESUME_SAFE_SETTINGS, "data_dir", "groups")
+    return {name: value for name, value in description.items() if name not in ignored}
+
+
+def group_name(run: Run) -> str:
+    """The method and mixing of a run, such as "MoCo v2 + i-Mix"."""
+    settings, user_supplied = run.settings, run.user_supplied
+    method = user_supplied.get("method", METHODS[settings.method])
+    if "mix" in user_supplied:
+        mix = f" + i-Mix ({user_supplied['mix']})"
+    elif settings.method == "supervised" and "method" not in user_supplied:  # mixes class labels, not virtual labels
+        mix = {"mixup": " + MixUp", "cutmix": " + CutMix", "none": ""}[settings.mix]
+    else:
+        mix = {"mixup": " + i-Mix", "cutmix": " + i-Mix (CutMix)", "none": ""}[settings.mix]
+    return method + mix + (" + InputMix" if settings.input_mix else "")
+
+
+def differences(descriptions: Sequence[dict[str, Any]]) -> list[str]:
+    """Names of the settings that are not the same in all descriptions."""
+    names = dict.fromkeys(name for description in descriptions for name in description)
+    return [name for name in names if any(other.get(name) != descriptions[0].get(name) for other in descriptions)]
+
+
+@dataclass(frozen=True)
+class _ColumnNamer:
+    """Names columns by protocol, plus the data, label and test file unless all runs were trained with them."""
+
+    paths: Mapping[str, str]
+    same_data: bool
+    same_label: bool
+    same_test: bool
+
+    @classmethod
+    def for_runs(cls, runs: Sequence[Run], results: Iterable[Result]) -> "_ColumnNamer":
+        data_names = [run.config["data"]["name"] for run in runs]
+        used_paths = [path for r in results for path in (r.data, r.hyperparameters.get("test_file")) if path]
+        return cls(
+            _short_paths([*data_names, *used_paths]),
+            same_data=len(set(data_names)) == 1,
+            same_label=len({run.data_settings.label for run in runs}) == 1,
+            same_test=len({run.data_settings.test for run in runs}) == 1,
+        )
+
+    def name(self, run: Run, result: Result) -> str:
+        used, trained_with = result.hyperparameters, run.data_settings
+        name = result.protocol
+        if "views" in used:
+            name += ", random crops"
+        if not (self.same_data and result.data == run.config["data"]["name"]):
+            name += f" on {self.paths[result.data]}"
+        if "standardized" in used:
+            name += ", restandardized"
+        label = None if result.is_distance else used.get("label", trained_with.label)
+        if label is not None and not (self.same_label and label == trained_with.label):
+            name += f", label {label}"
+        test_file = used.get("test_file")
+        if test_file is not None and not (self.same_test and test_file == trained_with.test):
+            name += f", tested on {self.paths[test_file]}"
+        return name
+
+
+def _results_by_column(runs: Sequence[Run]) -> list[dict[str, Result]]:
+    """The latest results of each run, by column name; only comparable results get the same column name.
+
+    If results with the same name used different hyperparameters, their column names state those hyperparameters.
+    """
+    results = [_read_results(run) for run in runs]
+    namer = _ColumnNamer.for_runs(runs, [result for run_results in results for result in run_results])
+    variants: dict[str, list[dict[str, Any]]] = {}
+    for run, run_results in zip(runs, results, strict=True):
+        for result in run_results:
+            variants.setdefault(namer.name(run, result), []).append(_protocol_settings(result))
+
+    def column(run: Run, result: Result) -> str:
+        name, used = namer.name(run, result), _protocol_settings(result)
+        differing = [key for key in differences(variants[name]) if key in used]
+        settings = [format_setting(key, "none" if used[key] == [] else used[key]) for key in differing]
+        suffix = INPUTS_SUFFIX if result.hyperparameters.get("of") == "inputs" else ""
+        return ", ".join([name, *settings]) + suffix
+
+    return [
+        {column(run, result): result for result in run_results} for run, run_results in zip(runs, results, strict=True)
+    ]
+
+
+def _protocol_settings(result: Result) -> dict[str, Any]:
+    """The hyperparameters that must be equal for results to be comparable."""
+    return {name: value for name, value in result.hyperparameters.items() if name not in COMPARABLE_HYPERPARAMETERS}
+
+
+def _read_results(run: Run) -> list[Result]:
+    """All evaluation results of a run, oldest first."""
+    results = []
+    for line in run.evaluations:
+        try:
+            results.append(Result(**line))
+        except TypeError:
+            print(f"{run.path}/evaluations.jsonl: ignored a line from another version of imix", file=sys.stderr)
+    return results
+
+
+def _merge_columns(results: Sequence[dict[str, Result]]) -> dict[str, list[Result]]:
+    """For each column, the results of all runs that have it."""
+    columns = dict.fromkeys(column for run_results in results for column in run_results)
+    return {column: [by_column[column] for by_column in results if column in by_column] for column in columns}
+
+
+def evaluate_if_needed(run: Run) -> None:
+    """Evaluate a run that has no results yet, if its data can be loaded and has labels."""
+    if run.path is None or any(result.hyperparameters.get("of") != "inputs" for result in _read_results(run)):
+        return
+    try:
+        for protocol in ("linear", "knn", "fed"):
+            print(evaluate(run, protocol=protocol), file=sys.stderr, flush=True)
+    except InputError as error:
+        print(
+            f"{run.path} was not evaluated: {error}. The report includes results of imix evaluate, if you run it first",
+            file=sys.stderr,
+        )

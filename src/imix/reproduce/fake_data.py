@@ -1,0 +1,86 @@
+"""Tiny fake data with the kind and shape of the paper's data sets, so that every cell can be tried on a CPU."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from imix.data import Data, TensorSource, load
+from imix.data.named import DATASETS, covtype
+from imix.data.named._higgs import N_FEATURES as N_HIGGS_FEATURES
+from imix.encoders.mel import Clip
+from imix.settings import DataSettings
+
+N_TRAIN, N_TEST = 48, 24
+N_IMAGE_CLASSES = 10  # more would leave too few samples per class
+
+
+def fake_data(name: str, data_settings: DataSettings = DataSettings()) -> Data:
+    """Noise that depends slightly on the class, under the name of the data set that it replaces."""
+    rng = np.random.default_rng(0)
+    kind = DATASETS[name].kind
+    n_classes = N_IMAGE_CLASSES if kind == "images" else DATASETS[name].n_classes
+    labels = np.arange(N_TRAIN + N_TEST) % n_classes
+    if kind == "table":
+        return replace(_fake_table(name, rng, labels, data_settings), name=name)
+    class_signal = labels[:, None] / n_classes
+    if kind == "audio":
+        clip = Clip()
+        time = np.arange(clip.samples) / clip.sample_rate
+        tones = 8000 * np.sin(2 * np.pi * (200 + 1000 * class_signal) * time)
+        waves = tones + rng.normal(0, 500, (len(labels), len(time)))
+        noise = torch.from_numpy(rng.normal(0, 1000, (4, 1, clip.samples)).astype(np.int16))
+        train, test = _split(waves.astype(np.int16)[:, None], labels)
+        return Data(name, train, test, settings=data_settings, augment="audio", clip=clip, noise=noise)
+    pixels = rng.integers(0, 128, (len(labels), 3, 32, 32)) + (127 * class_signal[:, :, None, None]).astype(int)
+    train, test = _split(pixels.astype(np.uint8), labels)
+    augment = "imagenet" if name.startswith("imagenet") else "cifar"
+    return Data(name, train, test, settings=data_settings, augment=augment)
+
+
+def fake_voc(folder: Path) -> Path:
+    """Images of squares on gray with their boxes, in the format of VOC."""
+    from PIL import Image, ImageDraw
+
+    names = [f"{i:06d}" for i in range(6)]
+    for subfolder in ("Annotations", "JPEGImages", "ImageSets/Main"):
+        (folder / subfolder).mkdir(parents=True, exist_ok=True)
+    for i, name in enumerate(names):
+        image = Image.new("RGB", (96, 96), (128, 128, 128))
+        box = (10 + 5 * i, 20, 50 + 5 * i, 60)
+        ImageDraw.Draw(image).rectangle(box, fill=(200, 40, 40))
+        image.save(folder / "JPEGImages" / f"{name}.jpg")
+        corners = "".join(f"<{k}>{v}</{k}>" for k, v in zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True))
+        square = f"<object><name>square</name><difficult>0</difficult><bndbox>{corners}</bndbox></object>"
+        size = "<size><width>96</width><height>96</height><depth>3</depth></size>"
+        (folder / "Annotations" / f"{name}.xml").write_text(f"<annotation>{size}{square}</annotation>")
+    for split, split_names in (("train", names[:4]), ("test", names[4:])):
+        (folder / "ImageSets/Main" / f"{split}.txt").write_text("\n".join(split_names) + "\n")
+    return folder
+
+
+def _split(x: np.ndarray, y: np.ndarray) -> tuple[TensorSource, TensorSource]:
+    inputs, labels = torch.from_numpy(x), torch.from_numpy(y)
+    return TensorSource(inputs[:N_TRAIN], labels[:N_TRAIN]), TensorSource(inputs[N_TRAIN:], labels[N_TRAIN:])
+
+
+def _fake_table(name: str, rng: np.random.Generator, labels: np.ndarray, data_settings: DataSettings) -> Data:
+    """Rows with the columns of CovType (some are categorical) or Higgs."""
+    import pyarrow as pa
+
+    def numeric_column() -> pa.Array:
+        return pa.array(rng.normal(labels, 1).astype(np.float32))
+
+    if name == "covtype":
+        columns = {column: numeric_column() for column in covtype.NUMERIC_COLUMNS}
+        for column, n_categories in covtype.CATEGORICAL_COLUMNS.items():
+            codes = rng.integers(0, n_categories, len(labels))
+            columns[column] = pa.DictionaryArray.from_arrays(codes, [str(i) for i in range(n_categories)])
+    else:
+        columns = {f"feature_{i}": numeric_column() for i in range(N_HIGGS_FEATURES)}
+    data = load(pa.table(columns), replace(data_settings, standardize="train"), labels=labels)
+    rows = torch.arange(len(labels))
+    return replace(
+        data, train=data.train.take(rows[:N_TRAIN]), test=data.train.take(rows[N_TRAIN:]), settings=data_settings
+    )

@@ -1,0 +1,151 @@
+"""Runs the trainings behind tables and figures, measures them, and compares the numbers with the paper's.
+
+    OUT/runs/            one run folder per training; tables and figures share them
+    OUT/table1.csv       results, one line per number of each run
+    OUT/maps/            maps of features
+    OUT/table1.md        one table next to the paper's numbers
+    OUT/paper.html       the same for all tables and figures with results
+
+Results that exist are not computed again, so repeating a command that was stopped continues it.
+"""
+
+import datetime
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from imix._version import __version__
+from imix.errors import InputError, TrainingError
+from imix.reproduce.ambiguities import Ambiguities
+from imix.reproduce.jobs import Job, all_jobs, remaining_jobs
+from imix.reproduce.page import write_pages
+from imix.reproduce.parallel import run_jobs
+from imix.reproduce.requests import Budget, Request, select_requests
+from imix.reproduce.results import ResultRow, add_results
+from imix.reproduce.worker import CellValue, Outcome, Worker
+from imix.runtime.device import pick_device
+from imix.runtime.interrupts import stop_on_sigterm
+
+
+def reproduce(
+    names: Sequence[str] | str,
+    *,
+    budget: Budget = "short",
+    ambiguities: Ambiguities = Ambiguities(),
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    seeds: int | None = None,
+    data_dir: str | Path | None = None,
+    devices: Sequence[str] = ("auto",),
+    part: tuple[int, int] = (0, 1),
+    out: str | Path = "imix-paper",
+    progress: bool = True,
+) -> Path:
+    """Reproduce tables and figures of the paper; results that exist are not computed again.
+
+    Parameters
+    ----------
+    names : str or sequence of str
+        Tables and figures, such as "table1" or "figureC1", or "all".
+    budget : {"short", "paper", "smoke"}
+        "paper" trains at full length, "short" for minutes per training on a GPU, "smoke" on tiny fake data.
+    ambiguities : Ambiguities
+        Choices for the points the paper leaves open.
+    rows, columns : sequence of str
+        Only these rows (or parts of their names) and columns; by default all.
+    seeds : int, optional
+        Runs per training; by default the paper's number for the "paper" budget and 1 otherwise.
+    data_dir : path, optional
+        Folder that contains a folder for each data set, by name, or the files of a data set. Other data sets are
+        downloaded.
+    devices : sequence of str
+        Devices that work in parallel; a device that is listed twice runs two trainings at a time.
+    part : tuple (i, n)
+        Run only the i-th of n parts of the trainings, counted from 0.
+    out : path
+        Folder for runs, results and pages.
+    progress : bool
+        Whether to print progress.
+
+    Returns
+    -------
+    Path
+        The page that compares the results with the paper, OUT/paper.html.
+
+    Raises
+    ------
+    InputError, TrainingError
+        If some trainings or measurements failed; all others are finished and written first.
+    """
+    out = Path(out)
+    if not devices:
+        raise InputError("devices is empty; give at least one device, such as auto or cuda:0")
+    if data_dir is not None and not Path(data_dir).is_dir():
+        raise InputError(f"data_dir must be an existing folder; got {str(data_dir)!r}")
+    for device in devices:
+        pick_device(device)  # raises if it is not available
+    requests = select_requests([names] if isinstance(names, str) else names, budget, ambiguities, rows, columns, seeds)
+    index, n_parts = part
+    if not 0 <= index < n_parts:
+        raise InputError(f"part must be I/N with I from 0 to N - 1; got {index}/{n_parts}")
+    names_in_part = {job.name for job in all_jobs(requests)[index::n_parts]}
+    jobs = [job for job in remaining_jobs(requests, out) if job.name in names_in_part]
+    out.mkdir(parents=True, exist_ok=True)
+
+    def log(message: str) -> None:
+        if progress:
+            print(message, file=sys.stderr, flush=True)
+
+    log(f"{len(jobs)} of {len(names_in_part)} trainings to run; results in {out}")
+    worker = Worker(out, budget, None if data_dir is None else Path(data_dir), progress=progress)
+    failures: list[InputError | TrainingError] = []
+    with stop_on_sigterm(True), closing(run_jobs(jobs, worker, devices)) as outcomes:
+        for n_done, (job, outcome) in enumerate(outcomes, 1):
+            _store_outcome(requests, job, outcome, budget, out)
+            failures += outcome.failures
+            status = "; ".join([f"{outcome.seconds:.0f} s", *map(str, outcome.failures)])
+            log(f"[{n_done}/{len(jobs)}] {job.name}: {status}")
+    page = write_pages(out, requests, budget, ambiguities)
+    if failures:
+        raise _combine(failures, len(jobs))
+    return page
+
+
+def _combine(failures: Sequence[InputError | TrainingError], n_jobs: int) -> InputError | TrainingError:
+    """One error that gives each reason once; a TrainingError if there is one among them."""
+    counts = Counter(map(str, failures)).items()
+    reasons = "; ".join(f"{reason} ({count} of {n_jobs} trainings)" for reason, count in counts)
+    kind = TrainingError if any(isinstance(failure, TrainingError) for failure in failures) else InputError
+    return kind(f"not everything could be reproduced: {reasons}")
+
+
+def _store_outcome(requests: Sequence[Request], job: Job, outcome: Outcome, budget: Budget, out: Path) -> None:
+    """Add the numbers of a job to the result files of all experiments that use them."""
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    for experiment, cells, seeds in requests:
+        results = []
+        for cell in cells:
+            key = cell.measure, cell.eval_data
+            if job.seed >= seeds or cell.training.name(job.seed) != job.name or key not in outcome.values:
+                continue
+            values = CellValue(*(None if value is None else round(value, 3) for value in outcome.values[key]))
+            results.append(
+                ResultRow(
+                    row=cell.label,
+                    column=cell.column,
+                    seed=job.seed,
+                    budget=budget,
+                    value=values.value,
+                    best_on_test=values.best_on_test,
+                    knn=values.knn,
+                    run=job.name,
+                    seconds=round(outcome.seconds, 1),
+                    machine=outcome.machine,
+                    version=__version__,
+                    date=date,
+                )
+            )
+        if results:
+            add_results(out / f"{experiment.name}.csv", results)

@@ -1,0 +1,145 @@
+"""encoder.safetensors: a run's encoder with its architecture in the header. No pickle is involved."""
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from imix import encoders
+from imix.encoders.mel import Clip, LogMel
+from imix.encoders.standardize import Standardize
+from imix.errors import InputError, first_line
+from imix.files import write_bytes
+from imix.run.config import read_config
+
+REQUIRED_KEYS = {"encoder", "shape", "groups", "standardize"}  # of the architecture in the header
+
+
+def assemble(architecture: dict[str, Any], encoder: nn.Module | None = None) -> nn.Sequential:
+    """Build a run's model, `Sequential(preprocess, encoder)`, with a user-supplied encoder if one is passed.
+
+    `preprocess` is a log-mel spectrogram for audio, standardization if enabled, and otherwise the identity.
+    """
+    shape = architecture["shape"]
+    clip = Clip(**architecture["clip"]) if architecture.get("clip") else None
+    if encoder is None:
+        if shape is None:
+            raise InputError("samples with several fields need your own encoder; pass encoder=MODULE")
+        encoder = encoders.build(architecture["encoder"], clip.shape if clip else shape, architecture["groups"])
+    preprocess: nn.Module
+    if clip is not None:
+        preprocess = LogMel(clip)
+    else:
+        preprocess = Standardize(shape[0]) if architecture["standardize"] and shape else nn.Identity()
+    return nn.Sequential(OrderedDict(preprocess=preprocess, encoder=encoder))
+
+
+def save_encoder(path: Path, encoder: nn.Sequential, architecture: dict[str, Any]) -> None:
+    """Write the encoder and its architecture, so that it can be loaded from this file alone."""
+    from safetensors.torch import save
+
+    # Clone every tensor, because safetensors rejects tensors that share memory.
+    state = {name: value.detach().cpu().clone().contiguous() for name, value in encoder.state_dict().items()}
+    write_bytes(path, save(state, {"imix": json.dumps(architecture)}))
+
+
+def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Sequential:
+    """Load a run's encoder in evaluation mode.
+
+    Parameters
+    ----------
+    path : str or Path
+        A run folder or an encoder.safetensors file.
+    encoder : nn.Module, optional
+        The module to load the weights into. Required if the run was trained with a user-supplied encoder, because the
+        file stores its weights but not its code.
+
+    Returns
+    -------
+    nn.Sequential
+        Maps raw inputs (N, ...) to features (N, F). Raw inputs are images (N, C, H, W) of the training size, as bytes
+        or floats in [0, 1]; waveforms (N, 1, L) in [-1, 1] with the sample rate and length of the training data; or
+        arrays as they were passed to `pretrain`. For tables they are the encoded columns; use `imix.embed` for those.
+        The parts are named `preprocess` and `encoder`, so `load_encoder(path)[-1]` is the plain backbone.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> settings = imix.Settings(epochs=1, device="cpu")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = imix.pretrain(torch.randn(64, 5), settings, out=folder, progress=False)
+    ...     encoder = imix.load_encoder(folder)
+    >>> encoder(torch.randn(8, 5)).shape
+    torch.Size([8, 256])
+    """
+    if not isinstance(path, str | Path):
+        raise InputError(f"path must be a run folder or an encoder file; got {path!r} (a Run has its .encoder)")
+    architecture, state = read_encoder(path)
+    if architecture["encoder"] == "custom" and encoder is None:
+        raise InputError(
+            f"{str(path)!r} holds the weights of a user-supplied encoder; pass the module to load them into: "
+            f"imix.load_encoder(path, module), or imix.load_run(folder, module) for evaluate, embed and report"
+        )
+    if encoder is None:
+        _check_fit(path, architecture, state)
+    model = assemble(architecture, encoder)
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        raise InputError(
+            f"the weights in {str(path)!r} do not fit the encoder: {str(error).splitlines()[-1].strip()}"
+        ) from error
+    return model.eval()
+
+
+def read_encoder(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read the architecture and the weights from a run folder or an encoder.safetensors file."""
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    if path.is_dir():
+        read_config(path)
+        path = path / "encoder.safetensors"
+    if not path.is_file():
+        raise InputError(f"no encoder at {str(path)!r}: the run has not finished, or this is not a run folder")
+    try:
+        with open(path, "rb") as opened, safe_open(_utf8_path(path, opened.fileno()), "pt") as file:
+            architecture = json.loads((file.metadata() or {})["imix"])
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise InputError(f"{str(path)!r} is not an encoder written by imix: {error}") from error
+    if not isinstance(architecture, dict) or not architecture.keys() >= REQUIRED_KEYS:
+        raise InputError(f"{str(path)!r} is not an encoder written by imix: its header has no valid architecture")
+    return architecture, state
+
+
+def _utf8_path(path: Path, descriptor: int) -> str:
+    """Return a path that safetensors accepts: /dev/fd/N of the opened file if the name is not valid UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return f"/dev/fd/{descriptor}"
+    return str(path)
+
+
+def _check_fit(path: str | Path, architecture: dict[str, Any], state: Mapping[str, Tensor]) -> None:
+    """Raise InputError if the shapes do not match the architecture, before memory is allocated for it."""
+    if str(architecture["encoder"]).startswith("timm:"):  # the name alone determines the size
+        return
+    try:
+        with torch.device("meta"):
+            expected = assemble(architecture).state_dict()
+    except InputError:
+        raise
+    except Exception as error:  # the header of a damaged or malicious file can hold anything
+        raise InputError(f"cannot build the encoder described in {str(path)!r}: {first_line(error)}") from error
+    for name in (*expected, *state):
+        expected_shape, shape = (tuple(s[name].shape) if name in s else None for s in (expected, state))
+        if shape != expected_shape:
+            raise InputError(
+                f"the weights in {str(path)!r} do not fit the encoder: {name} has shape {shape}, not {expected_shape}"
+            )

@@ -1,0 +1,1 @@
+"""The runtime: device, random numbers, CUDA graphs, distributed training, signals and GPU kernels."""

@@ -1,0 +1,178 @@
+"""`imix bench`: how fast training would be on this machine, and what limits it.
+
+The same step is timed three times, each time with more around it: with views made in advance (the bare step), with
+views made in every step, and with samples read as well, as in a real run. A share far below 100 % shows where time is
+lost.
+"""
+
+import itertools
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from imix.augment import Augment
+from imix.batch import Batch, map_fields
+from imix.data import Data, TensorSource, load
+from imix.mix import MixOperator
+from imix.progress import format_duration
+from imix.runtime.cuda_graph import WARMUP_CALLS
+from imix.runtime.device import should_compile, uses_bf16
+from imix.runtime.rng import epoch_order, isolated_rng
+from imix.settings import DataSettings, Settings
+from imix.train.setup import MethodFactory, TrainingSetup, build_setup
+from imix.train.step import TrainingStep, build_optimizer, prepare, training_step
+
+LR = 1e-3
+MIN_STEPS = 3  # that each variant is timed over
+MAX_STEPS_AHEAD = 50  # steps queued on a GPU before waiting for it, as between two records of a run
+TURNS = 5
+Samples = tuple[Batch, Tensor | None]
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Views per second of the bare step, with views, and of a whole run, and what that means for a run's length."""
+
+    title: str
+    bare: float
+    with_views: float
+    whole: float
+    views_per_step: int
+    steps_per_epoch: int
+    epochs: int
+    memory: int | None = None  # peak bytes on a GPU
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the run that the settings describe, without setup and compilation."""
+        return self.steps_per_epoch * self.epochs * self.views_per_step / self.whole
+
+    def __str__(self) -> str:
+        variants = {"bare step": self.bare, "+ making views": self.with_views, "+ reading samples": self.whole}
+        lines = [self.title, f"{'':24}{'views/s':>10}{'ms/step':>11}{'of bare':>9}"]
+        for name, rate in variants.items():
+            lines.append(
+                f"{name:24}{rate:10,.0f}{1e3 * self.views_per_step / rate:11.2f}{100 * rate / self.bare:8.0f}%"
+            )
+        lines.append(f"{self.epochs} epochs of {self.steps_per_epoch} steps take {format_duration(self.seconds)}")
+        if self.memory is not None:
+            lines[-1] += f"; peak GPU memory {self.memory / 2**30:.1f} GiB"
+        return "\n".join(lines)
+
+
+def bench(
+    data: Any = None,
+    settings: Settings = Settings(),
+    data_settings: DataSettings = DataSettings(),
+    *,
+    labels: Any = None,
+    encoder: nn.Module | None = None,
+    augment: Augment | None = None,
+    method: MethodFactory | None = None,
+    mix: MixOperator | None = None,
+    duration: float = 5.0,
+    progress: bool = True,
+) -> Throughput:
+    """Measure how fast `imix.pretrain` with the same arguments would be on this machine; nothing is written.
+
+    Parameters
+    ----------
+    data, settings, data_settings, labels, encoder, augment, method, mix
+        As for `imix.pretrain`. Without data, random images of CIFAR's size are used.
+    duration : float
+        Seconds over which each of the three variants is timed. They take turns, after a few steps of warm-up.
+    progress : bool
+        Show progress on stderr.
+
+    Returns
+    -------
+    Throughput
+        Views per second of each variant; printing it gives a table.
+
+    Examples
+    --------
+    >>> result = imix.bench(torch.randn(64, 10), imix.Settings(batch_size=32), duration=0.1, progress=False)
+    >>> result.whole > 0
+    True
+    """
+    dataset = _random_images() if data is None else load(data, data_settings, labels=labels)
+    setup = build_setup(dataset, settings, encoder, augment, method, mix)
+    device = setup.device
+    make_views = prepare(setup)
+    optimizer = build_optimizer(setup.learner, settings, device)
+    first = next(_samples(setup))
+    with isolated_rng(device):
+        fixed_views = make_views(first[0])
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    if progress:
+        print("measuring ...", file=sys.stderr, flush=True)
+    with (
+        training_step(lambda batch: fixed_views, setup.learner, optimizer, setup) as bare_step,
+        training_step(make_views, setup.learner, optimizer, setup) as step,
+    ):
+        variants = (bare_step, itertools.repeat(first)), (step, itertools.repeat(first)), (step, _samples(setup))
+        bare, with_views, whole = _steps_per_second(variants, device, duration)
+    views_per_step = setup.learner.n_views * setup.batch_size
+    return Throughput(
+        _title(dataset.name, setup),
+        bare * views_per_step,
+        with_views * views_per_step,
+        whole * views_per_step,
+        views_per_step,
+        setup.steps_per_epoch,
+        settings.epochs,
+        torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
+    )
+
+
+def _samples(setup: TrainingSetup) -> Iterator[Samples]:
+    """Batches on the device, in the order of an endless run, with labels for supervised methods."""
+    for epoch in itertools.count():
+        order = epoch_order(setup.settings.seed, epoch, len(setup.source))[: setup.steps_per_epoch * setup.batch_size]
+        for batch, labels in setup.source.batches(order.view(setup.steps_per_epoch, setup.batch_size)):
+            batch = map_fields(lambda x: x.to(setup.device, non_blocking=True), batch)
+            yield batch, labels.to(setup.device) if setup.learner.supervised and labels is not None else None
+
+
+def _steps_per_second(
+    variants: Sequence[tuple[TrainingStep, Iterator[Samples]]], device: torch.device, duration: float
+) -> list[float]:
+    """Steps per second of each variant; they take turns, so that a busy machine slows all of them alike."""
+
+    def run(step: TrainingStep, samples: Iterator[Samples], steps: int) -> float:
+        started = time.perf_counter()
+        for index in range(steps):
+            step(*next(samples), LR, (index,))
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter() - started
+
+    warmup = WARMUP_CALLS + 1 if device.type == "cuda" else 1
+    first = [run(*variant, warmup) / warmup for variant in variants]
+    if max(first) > duration and device.type == "cpu":  # a slow step, and a CPU needs no warm-up
+        return [1 / seconds for seconds in first]
+    ahead = max(1, min(MAX_STEPS_AHEAD, int(duration / TURNS / max(run(*variant, 1) for variant in variants))))
+    steps, spent = [0] * len(variants), [0.0] * len(variants)
+    while min(spent) < duration or min(steps) < MIN_STEPS:
+        for i, variant in enumerate(variants):
+            spent[i] += run(*variant, ahead)
+            steps[i] += ahead
+    return [count / seconds for count, seconds in zip(steps, spent, strict=True)]
+
+
+def _title(name: str, setup: TrainingSetup) -> str:
+    options = [str(setup.device), "bf16" if uses_bf16(setup.settings, setup.device) else "fp32"]
+    options += ["compiled"] if should_compile(setup.settings, setup.device, setup.steps_per_epoch) else []
+    options += ["CUDA graph"] if setup.use_cuda_graph else []
+    return f"{setup.title} on {name}, {setup.encoder_name}, {', '.join(options)}"
+
+
+def _random_images() -> Data:
+    pixels = torch.randint(0, 256, (50_000, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    return Data("random images", TensorSource(pixels, torch.arange(len(pixels)) % 10), augment="cifar")

@@ -1,0 +1,28 @@
+"""kNN accuracy of an encoder while it is being trained."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from imix.data import Data
+from imix.errors import InputError
+from imix.probes.features import EncodedSource
+from imix.probes.held_out import with_test_split
+from imix.probes.knn import knn
+from imix.settings import Settings
+
+
+def build_knn_probe(
+    encoder: nn.Module, data: Data, settings: Settings, device: torch.device
+) -> Callable[[], dict[str, float]]:
+    """A function that measures the encoder's kNN accuracy; without a test set, a fifth of the data is held out."""
+    if settings.supervised and data.test is None:
+        raise InputError(
+            f"knn_every with method {settings.method!r} needs a test set, because training uses all other labels"
+        )
+    split, _ = with_test_split(data, settings.seed)
+    assert split.test is not None
+    train, test = EncodedSource(encoder, split.train, device), EncodedSource(encoder, split.test, device)
+    classes = split.classes
+    return lambda: {"knn": knn(train, test, classes)}

@@ -1,0 +1,290 @@
+"""`imix.pretrain`: trains an encoder on data and returns the run."""
+
+import json
+import platform
+import sys
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from imix import files
+from imix._version import __version__
+from imix.augment import Augment
+from imix.augment.image import CropAndColorJitter
+from imix.augment.tabular import Cells
+from imix.data import Data, load
+from imix.errors import InputError
+from imix.mix import MixOperator
+from imix.run import Run, checkpoint, clear_run_folder
+from imix.run.config import read_config
+from imix.run.stored_encoder import save_encoder
+from imix.runtime import distributed, launch
+from imix.runtime.device import uses_bf16
+from imix.runtime.interrupts import stop_on_sigterm
+from imix.settings import RESUME_SAFE_SETTINGS, SMALL_IMAGE_SIZE, DataSettings, Settings
+from imix.train.knn_probe import build_knn_probe
+from imix.train.logs import Log, MetricsFile, ProgressBar, Sink, TensorBoard, WandB, check_extras
+from imix.train.loop import train
+from imix.train.setup import MethodFactory, TrainingSetup, build_setup
+
+
+def pretrain(
+    data: Any,
+    settings: Settings = Settings(),
+    data_settings: DataSettings = DataSettings(),
+    *,
+    labels: Any = None,
+    out: str | Path | None = None,
+    encoder: nn.Module | None = None,
+    augment: Augment | None = None,
+    method: MethodFactory | None = None,
+    mix: MixOperator | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> Run:
+    """Train an encoder on data, without labels unless the method is supervised.
+
+    Parameters
+    ----------
+    data : str, Path, data frame, array, Tensor, tuple or dict of tensors, or Source
+        The name of a data set, a path (CSV, Parquet, .npy, .npz, a folder of images or audio), a data frame (pandas,
+        polars, arrow), or samples (N, ...): rows (N, F), sequences (N, C, L) or images (N, C, H, W). A single tensor is
+        standardized; the fields of a tuple or dict are not.
+    settings : Settings
+        How to train: method, mixing, encoder, optimizer, length.
+    data_settings : DataSettings
+        How to read the data: label column, column types, test file, image size.
+    labels : array of shape (N,), optional
+        Labels of in-memory data. The supervised methods need them; the others only use them to log metrics.
+    out : str or Path, optional
+        The run folder. Without it nothing is written.
+    encoder : nn.Module, optional
+        Any module from samples (N, ...) to features (N, F). It is trained in place, starting from its current weights.
+    augment : callable, optional
+        A function from a batch to one view of it. It should draw independently for each sample, from torch's
+        generators, which the run seeds.
+    method : callable, optional
+        A factory for your own `imix.methods.Method`, called as ``method(encoder, mix, width=F)``.
+    mix : callable, optional
+        Your own mixing operator, from a batch to (mixed batch, `Mix`).
+    resume : bool
+        Continue the run in `out` from its last checkpoint, if there is one.
+    overwrite : bool
+        Replace the run in `out`.
+    progress : bool
+        Show progress on stderr.
+
+    Returns
+    -------
+    Run
+        The trained encoder, its configuration and its metrics.
+
+    Examples
+    --------
+    >>> run = imix.pretrain(torch.randn(64, 10), imix.Settings(epochs=2, batch_size=32), progress=False)
+    >>> run.encoder(torch.randn(5, 10)).shape
+    torch.Size([5, 256])
+    """
+    if not isinstance(settings, Settings):
+        raise InputError(f"settings must be imix.Settings(...); got {settings!r}")
+    if isinstance(augment, str):
+        raise InputError(f"augment must be a function of a batch; use Settings(augment={augment!r}) for a name")
+    joined = launch.join_ranks()
+    try:
+        folder = None if out is None else Path(out)
+        check_extras(settings.tensorboard, settings.wandb)
+        if folder is not None:
+            _check_folder(folder, resume, overwrite)
+            distributed.barrier()  # otherwise a fast rank creates the folder before a slow one has checked it
+        elif settings.tensorboard or settings.wandb:
+            raise InputError("tensorboard and wandb need a run folder; pass out=...")
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            stop_on_sigterm(folder is not None),
+            launch.report_lost_ranks(),
+            ExitStack() as locks,
+        ):
+            dataset = load(data, data_settings, labels=labels)
+            setup = build_setup(dataset, settings, encoder, augment, method, mix)
+            return _pretrain(dataset, setup, folder, overwrite, progress, locks)
+    finally:
+        if joined:
+            launch.leave_ranks()
+
+
+def _pretrain(
+    data: Data, setup: TrainingSetup, folder: Path | None, overwrite: bool, progress: bool, locks: ExitStack
+) -> Run:
+    settings = setup.settings
+    config = {
+        "settings": asdict(settings),
+        "data": {
+            "name": data.name,
+            "samples": len(data.train),
+            "shape": data.train.shape,
+            "settings": asdict(data.settings),
+            "table": None if data.table is None else data.table.to_json(),
+            "fingerprint": data.train.fingerprint(),
+        },
+        "machine": {"ranks": distributed.world_size()},
+        "architecture": setup.architecture,
+        "user_supplied": setup.user_supplied,
+        "versions": {
+            "imix": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    }
+    config = json.loads(json.dumps(config))  # with the types it has when it is read back
+    probe = build_knn_probe(setup.model, data, settings, setup.device) if settings.knn_every else None
+
+    state = None if folder is None else _open_folder(folder, config, overwrite, locks)
+    done = state["epoch"] * setup.steps_per_epoch + state["step"] if state else 0
+    log = _open_log(folder, config, settings, setup.steps_per_epoch, done, progress)
+    if distributed.rank() == 0 and progress:
+        print(*startup_messages(data, setup), sep="\n", file=sys.stderr)
+    try:
+        train(setup, log, folder / "checkpoint.pt" if folder else None, state, probe)
+    finally:
+        log.close()
+    setup.model.eval().cpu()  # as `load_run` returns it
+    if folder is not None and distributed.rank() == 0:
+        save_encoder(folder / "encoder.safetensors", setup.model, setup.architecture)
+    distributed.barrier()
+    return Run(setup.model, config, log.records, folder)
+
+
+def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
+    """Refuse a folder that holds anything but a run, or a run that may not be touched."""
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise InputError(f"cannot create the run folder {str(folder)!r}: {str(path)!r} is a file")
+    in_use = folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir())
+    if in_use:
+        read_config(folder)
+    if in_use and not (resume or overwrite):
+        raise InputError(
+            f"{str(folder)!r} already holds a run; use --resume to continue it or --overwrite to replace it"
+        )
+    if resume and overwrite:
+        raise InputError("--resume and --overwrite exclude each other")
+
+
+def _open_folder(folder: Path, config: dict[str, Any], overwrite: bool, locks: ExitStack) -> dict[str, Any] | None:
+    """Prepare the folder; returns the state to resume from, if it has a checkpoint of the same run.
+
+    The folder stays locked against other trainings as long as `locks` is open.
+    """
+    if distributed.rank() == 0:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            locks.enter_context(files.locked(folder, wait=False))
+        except BlockingIOError as error:
+            raise InputError(f"another command is training in {str(folder)!r}; wait, or change --out") from error
+        for leftover in folder.glob(".*.unfinished"):  # of a killed run; only the owner of the lock writes here
+            leftover.unlink(missing_ok=True)
+        if overwrite:
+            clear_run_folder(folder)
+        if overwrite or not (folder / "config.json").exists():
+            files.write_json(folder / "config.json", config)
+    distributed.barrier()
+    _check_same_run(folder, read_config(folder), config)
+    path = folder / "checkpoint.pt"
+    return checkpoint.load(path) if path.exists() else None
+
+
+def _check_same_run(folder: Path, stored: dict[str, Any], config: dict[str, Any]) -> None:
+    """Refuse to resume a run with other settings or data, and name the difference."""
+    refusal = f"cannot resume {str(folder)!r}"
+    for before, now in zip(_identity(stored), _identity(config), strict=True):
+        for name in now | before:
+            if before.get(name) == now.get(name) or name in RESUME_SAFE_SETTINGS:
+                continue
+            if name == "table":
+                raise InputError(f"{refusal}: its table had other columns or values")
+            if name == "fingerprint":
+                if before.get(name) and now.get(name):  # streamed data has none
+                    raise InputError(f"{refusal}: its data had other values")
+                continue
+            given = f"now it is {now[name]!r}" if name in now else "this version of imix does not have that setting"
+            hint = "; a run cannot be made longer, because its learning rate depends on it" if name == "epochs" else ""
+            raise InputError(f"{refusal}: its {name} was {before.get(name)!r}, {given}{hint}")
+
+
+def _identity(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """Everything that must be the same when a run is resumed, by name."""
+    data = {name: value for name, value in config["data"].items() if name != "settings"}
+    user_supplied = {f"custom {name}": value for name, value in config["user_supplied"].items()}
+    data_settings = config["data"]["settings"]
+    return [config["settings"], data, data_settings, config["architecture"], config["machine"], user_supplied]
+
+
+def _open_log(
+    folder: Path | None, config: dict[str, Any], settings: Settings, steps_per_epoch: int, done: int, progress: bool
+) -> Log:
+    if distributed.rank() != 0:
+        return Log([])
+    sinks: list[Sink] = []
+    records: list[dict[str, Any]] = []
+    if folder is not None:
+        metrics = MetricsFile(folder / "metrics.jsonl", up_to_step=done)
+        records = list(metrics.records)
+        sinks.append(metrics)
+        sinks += [TensorBoard(folder, done)] if settings.tensorboard else []
+        sinks += [WandB(folder, config)] if settings.wandb else []
+    if progress:
+        sinks.append(ProgressBar(settings.epochs * steps_per_epoch, done))
+    return Log(sinks, records)
+
+
+def startup_messages(data: Data, setup: TrainingSetup) -> list[str]:
+    """What a user should know before training starts."""
+    settings, n, shape = setup.settings, len(data.train), data.train.shape or ()
+    messages = [] if data.table is None else [f"{data.name}: {data.table}"]
+    messages.append(_headline(data, setup))
+    custom_encoder = ["encoder"] if setup.architecture["encoder"] == "custom" else []
+    if unused := settings.unused_settings([*setup.user_supplied, *custom_encoder]):
+        messages.append(f"{setup.title} ignores these settings: {', '.join(unused)}")
+    if settings.method == "moco" and settings.queue > n:
+        smaller = 1 << max(0, (n // 2).bit_length() - 1)
+        messages.append(
+            f"the queue holds {settings.queue / n:.3g} keys per sample; a smaller one (--queue {smaller}) may do better"
+        )
+    if setup.device.type == "cpu" and len(shape) == 3 and max(shape[1:]) > SMALL_IMAGE_SIZE:
+        messages.append(
+            f"images of {max(shape[1:])} pixels are slow on a CPU; try --image-size {SMALL_IMAGE_SIZE} "
+            f"--batch-size {SMALL_IMAGE_SIZE}"
+        )
+    return messages
+
+
+def _headline(data: Data, setup: TrainingSetup) -> str:
+    """One line about the run, with its effective batch size."""
+    batch_size, steps, world = setup.batch_size, setup.steps_per_epoch, distributed.world_size()
+    modules = setup.view.modules() if isinstance(setup.view, nn.Module) else []
+    augmentations = ", ".join(
+        str(module)
+        for module in modules
+        if type(module).__module__.startswith("imix.augment") and not isinstance(module, Cells | CropAndColorJitter)
+    )
+    views = f"augmentation: {augmentations}, " if augmentations else ""
+    if not augmentations and "augment" not in setup.user_supplied and setup.learner.n_views > 1:
+        views = "no augmentation, "
+    weights = sum(parameter.numel() for parameter in setup.learner.encoder.parameters())
+    precision = "bf16" if uses_bf16(setup.settings, setup.device) else "fp32"
+    left_out = len(data.train) - steps * batch_size
+    return (
+        f"{setup.title} on {data.name}: {len(data.train):,} samples of shape "
+        f"{data.train.shape or '(several fields)'}, "
+        f"{views}effective batch {batch_size} = {world} rank(s) x {batch_size // world}, "
+        f"{setup.settings.epochs} epochs x {steps} steps"
+        f"{f' ({left_out} random samples left out of each epoch)' if left_out else ''}, "
+        f"encoder {setup.encoder_name} ({weights / 1e6:.2f} M weights, {setup.learner.width} features), "
+        f"{setup.device}, {precision}"
+    )

@@ -1,0 +1,245 @@
+"""Builds everything a training run needs from data and settings: encoder, views, method and source, on the device."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from imix.augment import Augment, no_augment
+from imix.batch import Batch, concatenate, map_fields, to_float
+from imix.data import Data, Source, TensorSource
+from imix.data.media.images import ImageFiles
+from imix.encoders import eval_mode, infer_width
+from imix.encoders.mel import LogMel
+from imix.encoders.standardize import Standardize
+from imix.errors import InputError
+from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
+from imix.mix import CutMix, MixOperator, MixUp
+from imix.run.stored_encoder import assemble
+from imix.runtime.device import pick_device, should_compile, should_use_cuda_graph, start_compiler
+from imix.runtime.distributed import world_size
+from imix.runtime.rng import BEFORE_TRAINING, isolated_rng, seed_all
+from imix.settings import Settings
+from imix.train.views import build_view
+
+STATISTICS_SAMPLE = 2000  # samples of a streamed source that its mean and standard deviation are computed from
+MethodFactory = Callable[..., Method]  # called as method(encoder, mix, width=F)
+IN_BATCH_METHODS = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
+
+
+@dataclass(frozen=True)
+class TrainingSetup:
+    """Everything that the training loop and the benchmark need."""
+
+    settings: Settings
+    device: torch.device
+    architecture: dict[str, Any]  # enough to build the encoder again
+    model: nn.Sequential  # preprocessing and encoder, from raw inputs to features
+    source: Source
+    learner: Method
+    view: Augment  # makes one view of a batch
+    use_cuda_graph: bool
+    batch_size: int  # of all ranks together
+    user_supplied: dict[str, str]  # names of the user's own method, mix and augment
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Full batches in an epoch; the samples left over differ from epoch to epoch."""
+        return len(self.source) // self.batch_size
+
+    @property
+    def title(self) -> str:
+        """Method and mixing, for logs."""
+        settings = self.settings
+        title = self.user_supplied.get("method", settings.method)
+        if "mix" in self.user_supplied or settings.mix != "none":
+            mix = self.user_supplied.get("mix", f"{settings.mix}, alpha {settings.alpha:g}")
+            supervised = settings.method == "supervised" and "method" not in self.user_supplied
+            title += f" + {'label mixing' if supervised else 'i-Mix'} ({mix})"
+        return title + (f" + InputMix of {settings.input_mix}" if settings.input_mix else "")
+
+    @property
+    def encoder_name(self) -> str:
+        """The encoder's name in the settings, or the class of a user-supplied module."""
+        custom = self.architecture["encoder"] == "custom"
+        return type(self.model[-1]).__name__ if custom else self.settings.encoder
+
+
+def build_setup(
+    data: Data,
+    settings: Settings,
+    encoder: nn.Module | None = None,
+    augment: Augment | None = None,
+    method: MethodFactory | None = None,
+    mix: MixOperator | None = None,
+) -> TrainingSetup:
+    """Build a training setup; `encoder`, `augment`, `method` and `mix` override what the settings name."""
+    components = {"method": method, "mix": mix, "augment": augment}
+    user_supplied = {name: _component_name(part) for name, part in components.items() if part is not None}
+    device, batch_size = pick_device(settings.device), global_batch_size(settings, len(data.train))
+    if device.type == "cuda" and should_compile(settings, device, len(data.train) // batch_size):
+        start_compiler()
+    if encoder is not None and not isinstance(encoder, nn.Module):
+        raise InputError(f"encoder must be an nn.Module from (N, ...) to (N, F); got {encoder!r}")
+    if isinstance(data.train, ImageFiles):
+        data = replace(data, train=data.train.for_training())
+    shape = data.train.shape
+    # Table columns are standardized while they are encoded; mel spectrograms have a fixed scale in dB.
+    standardize = data.settings.standardize != "none" and data.table is None and data.clip is None
+    architecture = {
+        "encoder": settings.encoder if encoder is None else "custom",
+        "shape": shape,
+        "groups": [] if data.table is None else data.table.groups,
+        "standardize": standardize and shape is not None,
+        "clip": None if data.clip is None else asdict(data.clip),
+    }
+    with isolated_rng(device):
+        seed_all(settings.seed, BEFORE_TRAINING)
+        model = assemble(architecture, encoder)
+        source = _prepare_source(data, model, device)
+        view = build_view(settings, data, model[0], augment)
+        trained = model[-1]
+        if isinstance(model[0], LogMel) and settings.mix_waveforms:  # mixed spectra still need their mel filters
+            trained = nn.Sequential(model[0][1], trained)
+        width = _feature_width(model, source, device, user_supplied=encoder is not None)
+        mix = build_mix(settings) if mix is None else mix
+        if method is None:
+            learner = build_method(settings, trained, mix, width, data.train.classes)
+        else:
+            learner = method(trained, mix, width=width)
+        if not isinstance(learner, Method):
+            raise InputError(f"method must return an imix.methods.Method; got {learner!r}")
+        plain_view = build_view(settings, data, model[0], no_augment)
+    _try_mixing(learner, plain_view, source, device)
+    _check_labels(learner, source, data.name, user_supplied.get("method", settings.method))
+    use_cuda_graph = should_use_cuda_graph(settings, device, encoder is None and not user_supplied)
+    return TrainingSetup(
+        settings, device, architecture, model, source, learner, view, use_cuda_graph, batch_size, user_supplied
+    )
+
+
+def global_batch_size(settings: Settings, n: int) -> int:
+    """The batch of all ranks together: as set, or all n samples if fewer; a multiple of the number of ranks."""
+    world = world_size()
+    if settings.batch_size % world:
+        raise InputError(f"batch_size must be a multiple of the {world} ranks; got {settings.batch_size}")
+    batch_size = min(settings.batch_size, n // world * world)
+    if batch_size // world < 2:
+        raise InputError(
+            f"batch normalization and contrast need at least 2 samples per rank; a batch of {batch_size} on {world} "
+            f"rank(s) has fewer (batch_size={settings.batch_size}, {n} samples)"
+        )
+    return batch_size
+
+
+def build_mix(settings: Settings) -> MixOperator | None:
+    """The mixing operator that the settings name, or None."""
+    operators = {"mixup": MixUp, "cutmix": CutMix}
+    if settings.mix == "none":
+        return None
+    return operators[settings.mix](settings.alpha, settings.per_sample, settings.fold)
+
+
+def build_method(settings: Settings, encoder: nn.Module, mix: MixOperator | None, width: int, classes: int) -> Method:
+    """The method that the settings name, around an encoder with `width` features; `classes` is 0 without labels."""
+    head, dim = settings.head, settings.dim
+    if settings.supervised and not classes:
+        raise InputError(
+            f"method {settings.method!r} needs labels and the data has none; npair, simclr, moco and byol do not"
+        )
+    if settings.method == "supervised":
+        return Supervised(encoder, mix, classes=classes, width=width)
+    if settings.method == "moco":
+        return MoCo(
+            encoder,
+            mix,
+            queue=settings.queue,
+            temperature=settings.temperature,
+            momentum=settings.momentum,
+            head=head,
+            dim=dim,
+            width=width,
+            symmetric=settings.symmetric,
+        )
+    if settings.method == "byol":
+        return BYOL(
+            encoder,
+            mix,
+            momentum=settings.momentum,
+            head=head,
+            predictor=settings.predictor,
+            dim=dim,
+            width=width,
+            symmetric=settings.symmetric,
+        )
+    method = IN_BATCH_METHODS[settings.method]
+    return method(encoder, mix, temperature=settings.temperature, head=head, dim=dim, width=width)
+
+
+def _component_name(component: Any) -> str:
+    """The name of a user-supplied function, class or object."""
+    component = getattr(component, "func", component)  # of functools.partial
+    return getattr(component, "__name__", type(component).__name__)
+
+
+def _prepare_source(data: Data, model: nn.Sequential, device: torch.device) -> Source:
+    """Fit the standardization, then move model and training data to the device, if the data fits there.
+
+    Images are standardized after augmentation; everything else in memory is standardized here, once.
+    """
+    source, preprocess = data.train, model[0]
+    if isinstance(preprocess, Standardize):
+        use_test = data.test is not None and data.settings.standardize == "all"
+        parts = [source, data.test if use_test else None]
+        inputs = [_inputs_for_statistics(part) for part in parts if part is not None]
+        preprocess.fit(concatenate([to_float(part) for part in inputs]) if len(inputs) > 1 else inputs[0])
+        if len(source.shape or ()) != 3 and isinstance(source, TensorSource):
+            source = TensorSource(preprocess(source.inputs), source.labels)
+    model.to(device)
+    if isinstance(source, ImageFiles):
+        return source.to(device)
+    fits = device.type != "cuda" or source.nbytes() < torch.cuda.mem_get_info(device)[0] // 2
+    return source.to(device) if fits else source
+
+
+def _inputs_for_statistics(source: Source) -> Batch:
+    """All samples of a source in memory, or an evenly spaced part of a streamed one."""
+    if isinstance(source, TensorSource):
+        return source.inputs
+    rows = torch.linspace(0, len(source) - 1, min(len(source), STATISTICS_SAMPLE)).long()
+    return next(source.batches([rows]))[0]
+
+
+def _feature_width(model: nn.Sequential, source: Source, device: torch.device, user_supplied: bool) -> int:
+    """Number of features: from the encoder's attributes, or measured on two samples if it is user-supplied."""
+    width = infer_width(model[-1])
+    if width is not None and not user_supplied:
+        return width
+    sample = map_fields(lambda x: x.to(device), source.sample(2))
+    with torch.no_grad(), eval_mode(model):
+        features = model(to_float(sample))
+    if features.dim() != 2:
+        raise InputError(
+            f"an encoder must return features (N, F); {type(model[-1]).__name__} returned shape {tuple(features.shape)}"
+        )
+    return int(features.shape[1])
+
+
+def _try_mixing(learner: Method, plain_view: Augment, source: Source, device: torch.device) -> None:
+    """Mix two samples, so that an operator that cannot mix this data fails before anything is written."""
+    sample = map_fields(lambda x: x.to(device), source.sample(2))
+    with isolated_rng(device):
+        learner.apply_mix(plain_view(to_float(sample)))
+
+
+def _check_labels(learner: Method, source: Source, data_name: str, method: str) -> None:
+    """Refuse to train a supervised method with missing labels or a single class."""
+    if not learner.supervised:
+        return
+    if source.labels is None or int(source.labels.min()) < 0:
+        missing = len(source) if source.labels is None else int((source.labels < 0).sum())
+        raise InputError(f"method {method!r} needs labels; {missing} rows have none")
+    if source.classes < 2:
+        raise InputError(f"all samples of {data_name} belong to one class; a supervised method needs at least two")

@@ -1,0 +1,302 @@
+"""The `imix` command: output, one-line errors, exit codes, and imports."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import imix
+from imix.cli import main
+
+
+@pytest.fixture
+def run_cli(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["imix", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as error:
+            code = error.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+QUICK = ["--epochs", "2", "--encoder", "mlp:16-32", "--device", "cpu"]
+
+
+def test_pretrain_evaluate_and_embed_an_npz_file(run_cli, tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    np.savez(tmp_path / "data.npz", x=rng.normal(size=(120, 6)) + 4 * y[:, None], y=y)
+    code, out, _ = run_cli("pretrain", tmp_path / "data.npz", "--out", tmp_path / "run", *QUICK, "--method", "moco")
+    assert (code, "encoder.safetensors" in out) == (0, True)
+    code, out, _ = run_cli("evaluate", tmp_path / "run", "--protocol", "knn")
+    assert code == 0
+    assert out.startswith("knn on ")
+    assert float(out.split(": ")[1].split(" %")[0]) > 90
+    code, out, _ = run_cli("embed", tmp_path / "run", tmp_path / "data.npz", "--out", tmp_path / "z.parquet")
+    assert (code, out) == (0, f"120 vectors of 8 features written to {tmp_path / 'z.parquet'}\n")
+
+
+def test_a_misspelled_command_gets_a_suggestion(run_cli):
+    code, _, err = run_cli("pretrian", "digits")
+    assert code == 2
+    assert err.startswith("imix: unknown command 'pretrian' (did you mean 'pretrain'?); choose from demo, ")
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--compile"], True),
+        (["--compile", "True"], True),
+        (["--no-compile"], False),
+        (["--compile", "None"], None),
+        (["--cuda-graph", "--compile"], True),
+        ([], None),
+    ],
+)
+def test_tristate_flags_need_no_value(run_cli, monkeypatch, flags, expected):
+    values = []
+
+    def fake_pretrain(data, settings, *args, **options):
+        values.append(settings.compile)
+        raise imix.InputError("not run")
+
+    monkeypatch.setattr("imix.train.pretrain.pretrain", fake_pretrain)
+    for words in (["digits", *flags, "--out", "x"], ["--out", "x", *flags, "digits"]):
+        code, _, _ = run_cli("pretrain", *words)
+        assert (code, values.pop()) == (2, expected)
+
+
+def test_a_missing_command_is_a_one_line_error(run_cli):
+    code, _, err = run_cli()
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_a_csv_file_with_strings_and_missing_values(run_cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kinds = ["cat", "dog", "fox"]
+    rows = [f"{i * 7 % 90 / 2 + 40 * (i % 3)},{kinds[i % 3] if i % 5 else ''},{kinds[i % 3]}" for i in range(90)]
+    with open("pets.csv", "w") as file:
+        file.write("\n".join(["weight;kg,says,animal", *rows]))
+    with open("new.csv", "w") as file:
+        file.write("says,weight;kg\ncow,1\n,\n")
+    with open("wrong.csv", "w") as file:
+        file.write("says,weight\ncow,1\n")
+    flags = ["--label", "animal", "--masking", "0.1", "--resampling", "0.1", "--augment-columns", "numeric", "says"]
+    code, _, err = run_cli("pretrain", "pets.csv", "--out", "run", *QUICK, *flags, "--columns", "says", "categorical")
+    assert (code, "1 numeric ('weight;kg'), 1 categorical ('says')" in err) == (0, True)
+    monkeypatch.chdir("/")
+    code, out, _ = run_cli("evaluate", tmp_path / "run", "--protocol", "knn")
+    assert code == 0 and "18 held out of train" in out
+    code, out, _ = run_cli("evaluate", tmp_path / "run", "--data", tmp_path / "pets.csv", "--label", "animal")
+    assert code == 0 and "linear on" in out
+    assert run_cli("embed", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "z.csv")[0] == 0
+    assert len((tmp_path / "z.csv").read_text().splitlines()) == 3
+    code, _, err = run_cli("embed", tmp_path / "run", tmp_path / "wrong.csv", "--out", tmp_path / "z.csv")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "missing: 'weight;kg'; not seen in training: 'weight'" in err
+
+
+def test_every_command_that_reads_a_table_can_drop_columns(run_cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i * 7 % 90 / 2 + 40 * (i % 3)},{i * 5 % 7 / 2},{'abc'[i % 3]}" for i in range(60)]
+    with open("train.csv", "w") as file:
+        file.write("\n".join(["weight,size,kind", *rows]))
+    with open("new.csv", "w") as file:
+        file.write("\n".join(["weight,size,kind,wings", *(f"{row},{i % 2}" for i, row in enumerate(rows))]))
+    assert run_cli("pretrain", "train.csv", "--out", "run", *QUICK, "--label", "kind")[0] == 0
+    for words in (
+        ["evaluate", "run", "--data", "new.csv", "--protocol", "knn"],
+        ["embed", "run", "new.csv", "--out", "z.npy"],
+        ["transfer", "run", "--data", "new.csv", "train.csv", "--protocol", "knn"],
+        ["map", "run", "--data", "new.csv", "--out", "map.svg", "--samples", "20"],
+    ):
+        code, _, err = run_cli(*words)
+        assert code == 2 and "not seen in training: 'wings' (exclude with --columns NAME drop)" in err
+        assert run_cli(*words, "--columns", "wings", "drop")[0] == 0
+
+
+@pytest.mark.parametrize(("rank", "output"), [("0", "result\n"), ("1", "")])
+def test_only_rank_0_prints_the_result_of_an_evaluation(run_cli, monkeypatch, rank, output):
+    monkeypatch.setattr("imix.evaluation.evaluate", lambda *args, **options: "result")
+    monkeypatch.setenv("RANK", rank)
+    assert run_cli("evaluate", "run") == (0, output, "")
+
+
+def test_flags_become_settings(run_cli, tmp_path):
+    flags = ["--method", "byol", "--mix", "cutmix", "--alpha", "2", "--no-fold", "--lr", "0.05", "--seed", "3"]
+    assert run_cli("pretrain", "digits", "--out", tmp_path / "run", *QUICK, *flags, "--milestones", "3", "4")[0] == 0
+    settings = imix.load_run(tmp_path / "run").config["settings"]
+    expected = {"method": "byol", "mix": "cutmix", "alpha": 2.0, "fold": False, "lr": 0.05, "seed": 3, "epochs": 2}
+    assert {name: settings[name] for name in expected} == expected
+    assert settings["milestones"] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pretrain", "nowhere.npy", "--out", "run"], "no data set or file 'nowhere.npy'"),
+        (["pretrain", "digits", "--epoch", "5", "--out", "run"], r"--epoch, 5 .*did you mean '--epochs'\?"),
+        (["--verison"], "--verison"),
+        (["pretrain", "digits", "--method", "dino", "--out", "run"], "'dino'.*npair.*supervised"),
+        (["pretrain", "digits", "--temperature", "-1", "--out", "run"], "temperature must be above 0; got -1"),
+        (["pretrain", "digits", "--encoder", "vit", "--out", "run"], "unknown encoder 'vit'; choose from small"),
+        (["pretrain", "digits", "--batch-size", "1", "--out", "run"], "at least 2"),
+        (["pretrain", "digits", "--device", "cuda:7", "--out", "run"], "cuda:7|GPU"),
+        (["pretrain", "table.npy", "--mix", "cutmix", "--out", "run"], r"\(N, F\) use MixUp"),
+        (["pretrain", "table.npy", "--method", "supclr", "--out", "run"], "needs labels"),
+        (["pretrain", "inf.npy", "--out", "run"], r"inf\.npy has 1 values that are NaN.* at index \[0, 1\]"),
+        (["pretrain", "short.npz", "--out", "run"], r"labels .*short\.npz must have shape \(4,\); got \(3,\)"),
+        (
+            ["pretrain", "digits", "--out", "table.npy"],
+            "cannot create the run folder 'table.npy': 'table.npy' is a file",
+        ),
+        (["pretrain", "digits", "--out", "table.npy/run"], "cannot create the run folder .*'table.npy' is a file"),
+        (["pretrain", "digits", "--device", "mps", "--out", "run"], "unknown device 'mps'"),
+        (
+            ["pretrain", "pets.csv", "--label", "breed", "--out", "run"],
+            "no column 'breed'; its columns are 'legs', 'name'",
+        ),
+        (
+            ["pretrain", "pets.csv", "--columns", "legs", "number", "--out", "run"],
+            "unknown kind 'number' for column 'legs'",
+        ),
+        (["pretrain", "pets.csv", "--columns", "wings", "numeric", "--out", "run"], "no column 'wings'"),
+        (["pretrain", "pets.csv", "--test", "nowhere.csv", "--out", "run"], "no data set or file .*nowhere.csv"),
+        (["pretrain", "covtype", "--data-dir", ".", "--out", "run"], "none of covtype.data.gz"),
+        (["demo", "--seeds", "0"], "seeds must be at least 1; got 0"),
+        (["demo", "--out", "table.npy"], "out must be a folder; 'table.npy' is a file"),
+        (["pretrain", "digits"], "--out"),
+        (["pretrain", "digits", "--out", "run", "--frobnicate"], "--frobnicate"),
+        (["evaluate", "."], "not a run folder"),
+        (["evaluate", "nowhere"], "no run folder 'nowhere'"),
+        (["embed", "nowhere", "digits", "--out", "z.npy"], "no run folder 'nowhere'"),
+        (["embed", "nowhere", "digits", "--out", "z.xls"], "z.xls"),
+        (["conquer"], "conquer.*pretrain|conquer"),
+    ],
+)
+def test_invalid_input_prints_one_line_and_exits_with_code_2(run_cli, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    np.save("table.npy", np.ones((8, 3)))
+    np.save("inf.npy", np.array([[0.0, np.inf], [1.0, 2.0]]))
+    np.savez("short.npz", x=np.ones((4, 2)), y=np.ones(3))
+    (tmp_path / "pets.csv").write_text("legs,name\n4,Rex\n2,Polly\n")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    code, out, err = run_cli(*arguments)
+    assert code == 2
+    assert out == ""
+    assert len(err.splitlines()) == 1, err
+    assert "tyro" not in err
+    assert re.search(message, err), err
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_run_is_only_overwritten_with_the_flag(run_cli, tmp_path):
+    assert run_cli("pretrain", "digits", "--out", tmp_path / "run", *QUICK)[0] == 0
+    before = (tmp_path / "run" / "encoder.safetensors").read_bytes()
+    code, _, err = run_cli("pretrain", "digits", "--out", tmp_path / "run", *QUICK, "--seed", "1")
+    assert code == 2
+    assert "--resume" in err and "--overwrite" in err
+    assert (tmp_path / "run" / "encoder.safetensors").read_bytes() == before
+    assert run_cli("pretrain", "digits", "--out", tmp_path / "run", *QUICK, "--seed", "1", "--overwrite")[0] == 0
+    assert (tmp_path / "run" / "encoder.safetensors").read_bytes() != before
+
+
+def test_version_is_printed(run_cli):
+    assert run_cli("--version") == (0, f"imix {imix.__version__}\n", "")
+
+
+def test_a_run_can_be_evaluated_from_another_working_directory(run_cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    y = np.array(["no", "yes"] * 20)
+    np.savez("data.npz", x=np.random.default_rng(0).normal(size=(40, 3)), y=y)
+    assert run_cli("pretrain", "data.npz", "--out", "run", *QUICK)[0] == 0
+    monkeypatch.chdir("/")
+    assert run_cli("evaluate", tmp_path / "run", "--protocol", "knn")[0] == 0
+    assert run_cli("embed", tmp_path / "run", tmp_path / "data.npz", "--out", tmp_path / "z.csv")[0] == 0
+    labels = [line.split(",")[-1].strip('"') for line in (tmp_path / "z.csv").read_text().splitlines()[1:]]
+    assert labels == y.tolist()
+
+
+def test_help_does_not_import_torch():
+    code = (
+        "import sys; sys.argv = ['imix', '--help']\nfrom imix.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+    )
+    code += "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_the_core_needs_only_torch_torchvision_and_numpy():
+    code = """
+import sys
+for name in ("sklearn", "scipy", "rich", "tyro", "plotly", "pyarrow", "pandas", "polars", "safetensors", "tensorboard"):
+    sys.modules[name] = None
+import torch, imix
+from imix.data import TensorSource
+x = torch.randn(40, 5); source = TensorSource(x, torch.arange(40) % 2)
+for method in ("supclr", "supnpair", "supervised", "simclr", "moco", "byol", "npair"):
+    run = imix.pretrain(source, imix.Settings(method=method, epochs=2, batch_size=20, encoder="mlp:8-8"))
+for protocol in ("linear", "knn", "pinv"):
+    imix.evaluate(run, source, protocol)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_every_public_name_can_be_imported():
+    for name in imix.__all__:
+        assert getattr(imix, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = imix.nothing
+
+
+def test_data_list_and_fetch(capsys, monkeypatch):
+    from imix.data.named import DATASETS
+
+    monkeypatch.setattr(sys, "argv", ["imix", "data", "list"])
+    main()
+    output = capsys.readouterr().out
+    assert all(name in output for name in DATASETS)
+    monkeypatch.setattr(sys, "argv", ["imix", "data", "fetch", "digits"])
+    main()
+    assert "digits: 1,297 training and 500 test samples of shape (1, 8, 8), 10 classes" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["imix", "data", "fetch", "mnist"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "unknown data set 'mnist'; choose from digits, cifar10, " in capsys.readouterr().err
+
+
+def test_out_of_memory_is_a_one_line_error(capsys, monkeypatch):
+    import torch
+
+    import imix.data.named
+
+    monkeypatch.setattr(sys, "argv", ["imix", "data", "list"])
+    for error, message in (
+        (MemoryError(), "not enough memory\n"),
+        (torch.OutOfMemoryError("CUDA\nmore"), "memory: CUDA\n"),
+    ):
+
+        def fail(error=error):
+            raise error
+
+        monkeypatch.setattr(imix.data.named, "list_datasets", fail)
+        with pytest.raises(SystemExit) as exit_info:
+            main()
+        assert exit_info.value.code == 1
+        assert capsys.readouterr().err.endswith(message)
+    monkeypatch.setattr(imix.data.named, "list_datasets", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main()
+
+
+def test_a_closed_pipe_prints_no_error():
+    command = f"{sys.executable} -m imix reproduce --list | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split()[:2] == ["cells", "trainings"]
+    assert done.stderr == ""

@@ -1,0 +1,246 @@
+"""CSV files: delimiters, headers, types, decimal commas and invalid files."""
+
+import gzip
+
+import numpy as np
+import pandas
+import pyarrow as pa
+import pytest
+import torch
+
+from imix import DataSettings, InputError
+from imix.data import load
+from imix.data.tables import csv_file
+from tests.data.tables.helpers import load_text
+
+
+@pytest.fixture
+def prices():
+    """Fractions, integers with missing values (pandas writes 1,0), text with commas, and numeric classes."""
+    rng = np.random.default_rng(0)
+    return pandas.DataFrame(
+        {
+            "price": np.where(np.arange(60) % 7 == 3, np.nan, rng.normal(0, 1234, 60)),
+            "tiny": rng.normal(0, 1e-9, 60),
+            "rooms": [1.0, 2.0, None, 3.0] * 15,
+            "place": ["Rome, IT", "1,5 km off", "Oslo"] * 20,
+            "half": [0.5, 1.5, 2.0] * 20,
+            "y": [0.0, 1.0, None] * 20,
+        }
+    )
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_delimiters_and_line_endings(tmp_path, delimiter, end):
+    lines = [["a", "b b", "c"], *[[str(i / 2), "x" if i % 2 else "y", "?"] for i in range(20)]]
+    data = load_text(tmp_path / "t.csv", "\ufeff" + end.join(delimiter.join(line) for line in lines) + end)
+    assert {column.name: column.kind for column in data.table.columns} == {"a": "numeric", "b b": "categorical"}
+    assert len(data.train) == 20
+
+
+def test_quotes_newlines_and_spaces_in_fields(tmp_path):
+    data = load_text(tmp_path / "t.csv", 'a, b\n1.5, x\n2.5,"y\nz, ""w"""\n' + "3.5,x \n" * 18)
+    assert [column.name for column in data.table.columns] == ["a", "b"]
+    assert data.table.columns[1].values == ("x", 'y\nz, "w"')
+
+
+def test_a_compressed_file_gives_the_same_rows(tmp_path, people_csv):
+    (tmp_path / "people.csv.gz").write_bytes(gzip.compress(people_csv.read_bytes()))
+    assert torch.equal(load(tmp_path / "people.csv.gz").train.inputs, load(people_csv).train.inputs)
+
+
+def test_columns_of_a_file_without_header_are_numbered(tmp_path):
+    np.savetxt(tmp_path / "t.csv", np.random.default_rng(0).normal(size=(30, 3)), delimiter=",")
+    assert [column.name for column in load(tmp_path / "t.csv").table.columns] == ["0", "1", "2"]
+    assert len(load(tmp_path / "t.csv").train) == 30
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "kind"),
+    [("1", "2.5", "numeric"), ("", "2.5", "numeric"), ("1", "x", "categorical"), ("2020-01-01", "soon", "categorical")],
+)
+def test_types_are_inferred_from_the_whole_file_not_its_first_block(tmp_path, early, late, kind):
+    text = "a,b\n" + f"{early},padding padding padding\n" * 60_000 + f"{late},padding\n" * 3
+    kinds = {column.name: column.kind for column in load_text(tmp_path / "t.csv", text).table.columns}
+    assert kinds == {"a": kind, "b": "categorical"}
+
+
+def test_decimal_commas_give_the_same_numbers_as_decimal_points(prices, tmp_path):
+    prices.to_csv(tmp_path / "points.csv", index=False)
+    prices.to_csv(tmp_path / "commas.csv", index=False, sep=";", decimal=",")
+    prices.to_csv(tmp_path / "other.csv", index=False, sep=";")
+    data_settings = DataSettings(label="y", columns={"half": "categorical"})
+    points, commas, other = (load(tmp_path / f"{name}.csv", data_settings) for name in ("points", "commas", "other"))
+    assert commas.table.kinds == {
+        "price": "numeric",
+        "tiny": "numeric",
+        "rooms": "categorical",
+        "place": "categorical",
+        "half": "categorical",
+    }
+    for data in (commas, other):
+        assert data.table == points.table
+        assert torch.equal(data.train.inputs, points.train.inputs)
+        assert torch.equal(data.train.labels, points.train.labels)
+        assert list(data.class_names) == ["0", "1"]
+
+
+def test_a_table_fitted_with_decimal_points_encodes_decimal_commas_and_vice_versa(prices, tmp_path):
+    paths = [tmp_path / "points.csv", tmp_path / "commas.csv"]
+    prices.to_csv(paths[0], index=False)
+    prices.to_csv(paths[1], index=False, sep=";", decimal=",")
+    expected = load(prices).train.inputs
+    for path in paths:
+        data = load(path, DataSettings(test=str(paths[0])))
+        for other in (data.test, *(load(source, table=data.table).train for source in (*paths, prices))):
+            assert torch.equal(other.inputs, data.train.inputs)
+        assert torch.equal(load(path, table=load(prices).table).train.inputs, expected)
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "kind"),
+    [
+        ("7", "2,5", "numeric"),
+        ("", "2,5", "numeric"),
+        ("1,5", "2", "numeric"),
+        ("1,5", "-2,5e-3", "numeric"),
+        ("1,5", "x", "categorical"),
+        ("1,5", "1.234,5", "categorical"),
+        ("1,5", "2.5", "categorical"),
+    ],
+)
+def test_decimal_commas_are_inferred_from_the_whole_file_not_its_first_block(tmp_path, early, late, kind):
+    text = "a;b\n" + f"{early};padding, padding, padding\n" * 60_000 + f"{late};padding\n" * 3
+    data = load_text(tmp_path / "t.csv", text, standardize="none")
+    assert data.table.kinds == {"a": kind, "b": "categorical"}
+    if kind == "numeric":
+        assert data.train.inputs[-1, 0] == pytest.approx(float(late.replace(",", ".")))
+
+
+def test_columns_of_one_file_may_use_different_decimal_marks(tmp_path):
+    data = load_text(tmp_path / "t.csv", "a;b;c\n" + "1,5;2.5;0,5\n2,5;3.5;,25\n" * 5, standardize="none")
+    assert data.train.inputs[:2].tolist() == [[1.5, 2.5, 0.5], [2.5, 3.5, 0.25]]
+
+
+def test_commas_are_not_decimal_marks_unless_semicolons_delimit(tmp_path):
+    for delimiter in "\t|":
+        text = f"a{delimiter}b\n" + f"1,234{delimiter}1.5\n999{delimiter}2.5\n12,500{delimiter}3.5\n" * 9
+        assert load_text(tmp_path / "t.csv", text).table.kinds == {"a": "categorical", "b": "numeric"}
+
+
+def test_a_file_with_decimal_commas_and_without_header(tmp_path):
+    data = load_text(tmp_path / "t.csv", "1,5;2,5;3,5\n4,5;5,5;9,5\n", standardize="none")
+    assert data.train.inputs.tolist() == [[1.5, 2.5, 3.5], [4.5, 5.5, 9.5]]
+    data = load_text(tmp_path / "t.csv", "x;1,5;2,5\ny;3,5;5,5\n", standardize="none", header="no")
+    assert data.train.inputs[:, :2].tolist() == [[1.5, 2.5], [3.5, 5.5]]
+    data = load_text(tmp_path / "t.csv", "1,5;;3,5;4,5\n4,5;5,5;9,5;2,5\n", header="no", columns={"1": "drop"})
+    assert len(data.train) == 2
+
+
+def test_text_with_commas_is_text_as_in_frames(tmp_path):
+    frame = pandas.DataFrame({"size": ["1,5", "2,5", "large"] * 10, "v": np.arange(30) * 0.5})
+    frame.to_csv(tmp_path / "t.csv", sep=";", index=False)
+    frame[:2].to_csv(tmp_path / "new.csv", sep=";", index=False)
+    table = load(frame).table
+    assert table.columns[1].values == ("1,5", "2,5", "large")
+    assert load(tmp_path / "t.csv").table == table
+    assert load(tmp_path / "new.csv", table=table).train.inputs[:, 1:].tolist() == [[1, 0, 0], [0, 1, 0]]
+
+
+def test_a_quoted_comma_is_not_a_decimal_comma_if_commas_delimit(tmp_path):
+    assert load_text(tmp_path / "t.csv", "a,b\n" + '"1,500",0.5\n"2,500",1.5\n' * 5).table.kinds["a"] == "categorical"
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "columns"),
+    [
+        ("0,1,2", 3, ["0", "1", "2"]),
+        ("2019,2020,2021", 4, ["0", "1", "2"]),
+        ("0.5,1,2", 4, ["0", "1", "2"]),
+        ("7,7,2", 4, ["0", "1", "2"]),
+    ],
+)
+def test_a_first_line_of_numbers_is_data_unless_it_counts_the_columns(tmp_path, header, rows, columns):
+    data = load_text(tmp_path / "t.csv", header + "\n" + "0.25,1.5,3.5\n1.25,2.5,0.5\n3.25,2.25,9.5\n")
+    assert (len(data.train), list(data.table.kinds)) == (rows, columns)
+
+
+def test_the_header_option_decides_what_the_first_line_is(tmp_path):
+    text = "2019,2020\n0.25,1.5\n1.25,2.5\n"
+    assert list(load_text(tmp_path / "t.csv", text, header="yes").table.kinds) == ["2019", "2020"]
+    assert len(load_text(tmp_path / "t.csv", "x,y\nz,y\n", header="no").train) == 2
+
+
+def test_quoted_column_names_may_have_newlines_and_delimiters(tmp_path):
+    data = load_text(tmp_path / "t.csv", '"price\n(EUR)";"Last, First, Middle"\n' + '1.5;"A, B"\n2.5;"C, D"\n' * 5)
+    assert data.table.kinds == {"price\n(EUR)": "numeric", "Last, First, Middle": "categorical"}
+    assert len(data.train) == 10
+
+
+def test_a_long_field_in_the_first_row(tmp_path):
+    assert len(load_text(tmp_path / "t.csv", "t,b\n" + "x" * 140_000 + ",1.5\nx,2.5\n").train) == 2
+
+
+def test_many_columns_that_become_text_late_are_read_in_a_few_passes(tmp_path, monkeypatch):
+    passes = []
+    write_to_disk = csv_file._write_to_disk
+    monkeypatch.setattr(csv_file, "_write_to_disk", lambda *args: passes.append(1) or write_to_disk(*args))
+    rows = [",".join(["7"] * 40)] * 20_000 + [",".join(["x"] * 40)]
+    data = load_text(tmp_path / "t.csv", "\n".join([",".join(f"c{i}" for i in range(40)), *rows]))
+    assert set(data.table.kinds.values()) == {"categorical"}
+    assert len(passes) <= csv_file.MAX_TYPE_CHANGES + 2
+
+
+def test_text_columns_are_not_kept_in_memory(tmp_path):
+    rows = ["late," * 9 + "late"] * 20_000
+    (tmp_path / "t.csv").write_text("\n".join([",".join("abcdefghij"), *rows]))
+    frame = csv_file.read_csv(tmp_path / "t.csv")
+    before = pa.total_allocated_bytes()
+    column_size = frame.column("a").nbytes
+    for name in frame.columns:
+        frame.column(name)
+    assert pa.total_allocated_bytes() - before < 2 * column_size
+
+
+def test_uppercase_suffix_blank_lines_and_long_rows(tmp_path):
+    assert len(load_text(tmp_path / "T.CSV", "\n\na,b\n\n1.5,2.5\n\n2.5,4\n").train) == 2
+    wide = ",".join(f"c{i}" for i in range(200)) + "\n" + 3 * (",".join(["0." + "1" * 6000] * 200) + "\n")
+    assert load_text(tmp_path / "wide.csv", wide).train.shape == (200,)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "has no columns"),
+        (b"a,b\n", "has no rows"),
+        (b"a,b\n1,2\n1,2,3\n", "Expected 2 columns, got 3"),
+        (b"a,a\n1,2\n", "several columns called 'a'"),
+        ("a,b\n1,café\n".encode("latin-1") * 3, "UTF-8"),
+        (b"a,b\n1.5,inf\n2,1\n", "column 'b' .* has 1 infinite values, the first in row 0"),
+        (b"a\n" + b"".join(b"text %d\n" % i for i in range(300)), "no column to learn from .*'a': almost every"),
+    ],
+)
+def test_invalid_csv_files_are_an_error(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        load_text(tmp_path / "t.csv", text)
+
+
+def test_a_file_with_one_row_of_text_can_be_loaded(tmp_path):
+    assert len(load_text(tmp_path / "t.csv", "a,b\nx1,y1\n").train) == 1
+
+
+def test_an_excel_separator_line_is_not_the_header(tmp_path):
+    path = tmp_path / "excel.csv"
+    path.write_text("sep=;\r\na;b\r\n" + "1,5;x\r\n2,25;y\r\n" * 20, newline="")
+    table = load(path).table
+    assert table.kinds == {"a": "numeric", "b": "categorical"}
+
+
+def test_an_unknown_column_hints_at_a_first_line_that_was_read_as_data(tmp_path):
+    path = tmp_path / "years.csv"
+    path.write_text("2019,2020\n" + "1.5,3\n2.5,4\n" * 20)
+    with pytest.raises(InputError, match=r"no column '2020'; its columns are '0', '1' \(the first line .*--header yes"):
+        load(path, DataSettings(label="2020"))
+    data = load(path, DataSettings(label="2020", header="yes"))
+    assert data.class_names == ["3", "4"]

@@ -1,0 +1,122 @@
+"""Encoders built by name, their widths, and devices."""
+
+import sys
+
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+import imix
+from imix.encoders import MLP, build, infer_width, temporarily_on
+from imix.encoders.resnet import DEPTHS
+from imix.encoders.small import SmallConvNet
+from tests.encoders.helpers import on_meta
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "encoder_type", "width"),
+    [
+        ("small", (20,), MLP, 256),
+        ("small", (2, 16), SmallConvNet, 128),
+        ("small", (3, 8, 8), SmallConvNet, 128),
+        ("small", (2, 2, 3, 2), MLP, 256),
+        ("mlp", (20,), MLP, 2048),
+        ("mlp", (3, 4, 4), MLP, 2048),
+        ("mlp:32-64", (20,), MLP, 16),
+        ("mlp:32-16-8", (2, 10), MLP, 2),
+        ("mlp:8", (20,), MLP, 2),
+        *[(f"resnet{depth}", (3, 32, 32), torchvision.models.ResNet, 512 if depth < 50 else 2048) for depth in DEPTHS],
+    ],
+)
+def test_build_returns_an_encoder_that_fits_the_shape(name, shape, encoder_type, width):
+    encoder = on_meta(lambda: build(name, shape))
+    assert isinstance(encoder, encoder_type)
+    assert encoder.width == width
+    assert encoder(torch.empty(4, *shape, device="meta")).shape == (4, width)
+
+
+def test_build_reads_widths_from_the_name():
+    linear = [layer for layer in build("mlp:32-16-8", (20,)).layers if isinstance(layer, nn.Linear)]
+    assert [(layer.in_features, layer.out_features) for layer in linear] == [(20, 32), (32, 16), (16, 8)]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "kernel"),
+    [
+        ("resnet18", (3, 32, 32), 3),
+        ("resnet18", (3, 64, 64), 3),
+        ("resnet18", (3, 65, 65), 7),
+        ("resnet18", (3, 32, 65), 7),
+        ("resnet50", (1, 224, 224), 7),
+        ("resnet50:small", (3, 224, 224), 3),
+        ("resnet50:standard", (3, 32, 32), 7),
+    ],
+)
+def test_stem_depends_on_the_image_side_unless_the_name_sets_it(name, shape, kernel):
+    model = on_meta(lambda: build(name, shape))
+    assert model.conv1.kernel_size == (kernel, kernel)
+    assert isinstance(model.maxpool, nn.Identity if kernel == 3 else nn.MaxPool2d)
+    assert model.conv1.in_channels == shape[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["vgg16", "", "mlp:", "mlp:12-", "mlp:a", "resnet", "resnet18:tiny", "Small", "small "]
+)
+def test_unknown_encoder_error_lists_the_valid_names(name):
+    with pytest.raises(imix.InputError, match=r"choose from .*small.*mlp.*resnet18.*resnet152") as error:
+        build(name, (3, 32, 32))
+    assert repr(name) in str(error.value)
+
+
+def test_unknown_resnet_depth_error_names_the_depth():
+    for shape in ((3, 32, 32), (20,)):
+        with pytest.raises(imix.InputError, match=r"depth 19; choose from 18, 34, 50, 101, 152"):
+            build("resnet19", shape)
+
+
+@pytest.mark.parametrize("shape", [(20,), (1, 32)])
+def test_resnet_rejects_samples_that_are_not_images(shape):
+    with pytest.raises(imix.InputError, match=r"'resnet18' takes images \(C, H, W\)") as error:
+        build("resnet18", shape)
+    assert str(shape) in str(error.value)
+
+
+def test_timm_models_can_be_trained_and_loaded_as_encoders(tmp_path):
+    encoder = build("timm:resnet10t", (1, 32, 32))
+    assert infer_width(encoder) == encoder(torch.rand(2, 1, 32, 32)).shape[1] == 512
+    settings = imix.Settings(encoder="timm:resnet10t", epochs=1, batch_size=4, device="cpu")
+    run = imix.pretrain(torch.rand(8, 3, 32, 32), settings, out=tmp_path / "run", progress=False)
+    x = torch.rand(2, 3, 32, 32)
+    assert torch.equal(imix.load_encoder(tmp_path / "run")(x), run.encoder(x))
+    with pytest.raises(imix.InputError, match="timm cannot build 'nosuch'"):
+        build("timm:nosuch", (3, 32, 32))
+    with pytest.raises(
+        imix.InputError, match=r"'timm:resnet10t' takes images \(C, H, W\); got samples of shape \(7,\)"
+    ):
+        build("timm:resnet10t", (7,))
+
+
+@pytest.mark.parametrize("name", ["mobilenetv3_small_050", "ghostnet_050", "resnet10t"])
+def test_width_of_a_timm_model_is_its_output_dimension(name):
+    encoder = build(f"timm:{name}", (3, 32, 32)).eval()
+    assert encoder(torch.randn(2, 3, 32, 32)).shape == (2, infer_width(encoder))
+
+
+def test_missing_timm_error_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(imix.InputError, match=r"pip install 'imix-ssl\[timm\]'"):
+        build("timm:resnet10t", (3, 32, 32))
+
+
+def test_temporarily_on_moves_a_module_back():
+    devices = []
+
+    class RecordsMoves(torch.nn.Linear):
+        def to(self, device):
+            devices.append(device.type)
+            return self
+
+    with temporarily_on(torch.device("cuda"), RecordsMoves(2, 2)):
+        assert devices == ["cuda"]
+    assert devices == ["cuda", "cpu"]

@@ -1,0 +1,56 @@
+"""Shared by the tests of reports: quick settings, and runs with changed configs or results."""
+
+import json
+import re
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import imix
+from imix.evaluation import Result
+from imix.files import write_jsonl
+from imix.reports.groups import RunGroup
+from imix.run import Run
+
+QUICK = imix.Settings(epochs=12, batch_size=16, encoder="small", device="cpu")
+HOSTILE = "<img src=x onerror=window.hurt=1>"  # a class name that would run code if it were not escaped
+
+
+def content_of(path: Path) -> dict:
+    """The JSON content of a report."""
+    match = re.search(r'id="content">(.*?)</script>', path.read_text(), re.S)
+    return json.loads(match.group(1))
+
+
+def quick_run(data: Path, out: Path, label: str, fraction: float = 1.0) -> Path:
+    """Train for one epoch and evaluate."""
+    data_settings = imix.DataSettings(label=label, fraction=fraction)
+    imix.pretrain(data, replace(QUICK, epochs=1), data_settings, out=out, progress=False)
+    imix.evaluate(out)
+    return out
+
+
+def with_config(run: Run, section: str, **values: object) -> Run:
+    """A copy of the run with other values in a section of its config."""
+    config = json.loads(json.dumps(run.config))
+    target = config["data"]["settings"] if section == "data_settings" else config[section]
+    assert values.keys() <= target.keys()
+    target.update(values)
+    return Run(run.encoder, config, run.metrics)
+
+
+def with_results(run: Run, path: Path, *results: Result) -> Run:
+    """A copy of the run in another folder, with these results."""
+    path.mkdir(parents=True)
+    write_jsonl(path / "evaluations.jsonl", [asdict(result) for result in results])
+    return replace(run, path=path)
+
+
+def make_result(
+    data: str, protocol: str = "linear", value: float = 0.5, majority: float | None = None, **hyperparameters: object
+) -> Result:
+    details = {} if majority is None else {"majority_accuracy": majority}
+    return Result(protocol, data, value, hyperparameters, details)
+
+
+def columns_of(groups: list[RunGroup]) -> list[list[str]]:
+    return [[*group.results] for group in groups]

@@ -1,0 +1,133 @@
+"""The report in a real browser."""
+
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import imix
+from imix.reports import page
+from imix.reports.groups import RunGroup
+
+from .helpers import HOSTILE, QUICK, content_of
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield chromium
+        chromium.close()
+
+
+def open_page(browser, path: Path, color_scheme: str = "light"):
+    """The opened page, scrolled to its map, and the list of its JavaScript errors."""
+    view = browser.new_page(viewport={"width": 1240, "height": 1000}, color_scheme=color_scheme)
+    errors: list[str] = []
+    view.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    view.on("pageerror", lambda error: errors.append(str(error)))
+    view.goto(path.as_uri())
+    view.wait_for_selector("#map .plot-container")
+    view.evaluate("document.getElementById('map').scrollIntoView()")
+    return view, errors
+
+
+def point_on_screen(view, trace: int, point: int) -> tuple[float, float, int]:
+    """Screen coordinates of a point of the map, and the index of its sample."""
+    return tuple(
+        view.evaluate(
+            """([trace, point]) => {
+                const plot = document.getElementById('map'), data = plot.data[trace];
+                const {xaxis, yaxis} = plot._fullLayout, box = plot.getBoundingClientRect();
+                return [box.left + xaxis._offset + xaxis.d2p(data.x[point]),
+                        box.top + yaxis._offset + yaxis.d2p(data.y[point]), data.customdata[point]];
+            }""",
+            [trace, point],
+        )
+    )
+
+
+@pytest.mark.parametrize("color_scheme", ["light", "dark"])
+def test_the_page_renders_without_errors(browser, report_path, color_scheme):
+    view, errors = open_page(browser, report_path, color_scheme)
+    assert view.locator("h1").inner_text() == "Comparison of 2 configurations on animals.csv"
+    assert view.locator("#curves .plot-container").count() >= 4
+    assert view.locator("#confusion-matrices .plot-container").count() == 2
+    assert view.evaluate("window.hurt") is None and errors == []
+    view.close()
+
+
+def test_hovering_shows_a_sample_and_clicking_shows_its_neighbors(browser, report_path):
+    content = content_of(report_path)
+    view, errors = open_page(browser, report_path)
+    x, y, point = point_on_screen(view, 1, 2)
+    view.mouse.move(x - 40, y - 40)
+    view.mouse.move(x, y)
+    view.wait_for_function(f"document.getElementById('panel').dataset.point == '{point}'")
+    samples = next(iter(content["samples"].values()))
+    assert str(samples["rows"][point][0]) in view.locator("#panel").inner_text()
+    view.mouse.click(x, y)
+    view.wait_for_selector("#panel .neighbors button")
+    neighbors = content["maps"][0]["neighbors"][point]
+    assert view.locator("#panel .neighbors button").count() == len(neighbors)
+    view.locator("#panel .neighbors button").first.click()
+    assert view.locator("#panel").get_attribute("data-point") == str(neighbors[0])
+    view.get_by_role("tab", name="N-pair + i-Mix").click()
+    view.wait_for_timeout(200)
+    assert view.evaluate("document.querySelector('[aria-selected=true]').textContent") == "N-pair + i-Mix"
+    assert view.evaluate("window.hurt") is None and errors == []
+    view.close()
+
+
+@pytest.mark.slow
+def test_fifty_thousand_points_are_drawn_quickly(browser, tmp_path, monkeypatch):
+    n = 50_000
+    rng = np.random.default_rng(0)
+    samples = {
+        "data": "x",
+        "label": None,
+        "split": "test",
+        "total": n,
+        "indices": list(range(n)),
+        "names": [],
+        "classes": ["a", "b"],
+    }
+    samples["labels"] = rng.integers(0, 2, n).tolist()
+    x, y = rng.random((n, 2)).round(4).T.tolist()
+    maps = [{"group": 0, "samples": "x", "x": x, "y": y, "neighbors": [[0]] * n}]
+    monkeypatch.setattr(page, "_maps", lambda groups, max_samples: (maps, {"x": samples}))
+    run = imix.pretrain(torch.randn(40, 5), replace(QUICK, epochs=1), progress=False)
+    path = page.write_report(tmp_path / "r.html", "many", [RunGroup("N-pair", [run])], [], "", "")
+    start = time.monotonic()
+    view, errors = open_page(browser, path)
+    assert time.monotonic() - start < 30
+    assert view.evaluate("document.getElementById('map').data[0].type") == "scattergl"
+    assert errors == []
+    view.close()
+
+
+def test_hostile_names_are_shown_as_text(browser, tmp_path):
+    data = tmp_path / "images"
+    rng = np.random.default_rng(0)
+    for i in range(20):
+        folder = data / ("a" if i % 2 else HOSTILE)
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)).save(folder / f"{HOSTILE}{i}.png")
+    imix.pretrain(data, replace(QUICK, epochs=1), out=tmp_path / HOSTILE, progress=False)
+    path = imix.report([tmp_path / HOSTILE], tmp_path / "r.html", samples=20)
+    view, errors = open_page(browser, path)
+    view.evaluate("window.imixShowSample(3, true)")
+    assert HOSTILE in view.locator("#panel").inner_text()
+    assert view.evaluate("window.hurt") is None and errors == []
+    view.close()

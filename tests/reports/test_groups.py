@@ -1,0 +1,165 @@
+"""Grouping runs, naming groups, and which results share a column."""
+
+import json
+from dataclasses import replace
+
+import polars
+import pytest
+
+import imix
+from imix.reports import page
+from imix.reports.groups import differences, format_setting, group_runs, run_description
+from imix.run import Run
+
+from .helpers import QUICK, columns_of, make_result, with_config, with_results
+
+
+def test_runs_that_differ_only_in_their_seed_form_one_group(runs):
+    groups = group_runs([imix.load_run(path) for path in runs])
+    assert [(group.name, len(group.runs)) for group in groups] == [("N-pair", 2), ("N-pair + i-Mix", 2)]
+
+
+def test_group_names_state_the_settings_that_differ(run):
+    other = Run(run.encoder, json.loads(json.dumps(run.config)), run.metrics)
+    other.config["settings"]["temperature"] = 0.7
+    names = [group.name for group in group_runs([run, other])]
+    assert names == ["N-pair, temperature 0.2", "N-pair, temperature 0.7"]
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "setting"),
+    [
+        ("data_settings", {"standardize": "none"}, "standardize none"),
+        ("data_settings", {"columns": {"height": "drop", "color": "drop"}}, "columns height drop, color drop"),
+        ("data_settings", {"label": None}, "no label"),
+        ("architecture", {"encoder": "custom"}, "encoder custom"),
+    ],
+)
+def test_runs_with_different_data_options_or_encoders_are_different_groups(run, section, values, setting):
+    other = with_config(run, section, **values)
+    first_group, second_group = group_runs([run, other])
+    assert second_group.name == f"{first_group.name.split(',')[0]}, {setting}"
+    assert len(differences([run_description(run), run_description(other)])) == 1
+
+
+def test_an_empty_setting_is_shown_as_absent_or_default():
+    assert format_setting("test", None) == "no test"
+    assert format_setting("masking", None) == "masking default"
+    assert format_setting("columns", {}) == "columns default"
+    assert format_setting("milestones", (60, 80)) == "milestones 60, 80"
+    assert format_setting("input_mix", 0) == "input_mix 0"
+    assert format_setting("fold", False) == "fold False"
+
+
+def test_runs_on_tables_with_different_values_are_different_groups(run):
+    table = json.loads(json.dumps(run.config["data"]["table"]))
+    table["columns"][0]["mean"] = 7.0
+    other = with_config(run, "data", table=table)
+    assert len(group_runs([run, other])) == 2
+    assert differences([run_description(run), run_description(other)]) == ["table_values"]
+    other = with_config(run, "data", fingerprint="another")
+    assert [group.name.split(", ")[1] for group in group_runs([run, other])][1] == "fingerprint another"
+
+
+def test_the_data_folder_and_the_seed_do_not_separate_groups(run):
+    moved = with_config(run, "data_settings", data_dir="/elsewhere")
+    assert len(group_runs([run, moved, with_config(run, "settings", seed=5)])) == 1
+
+
+def test_mixing_in_a_supervised_classifier_is_not_called_i_mix(run):
+    supervised = with_config(run, "settings", method="supervised", mix="cutmix")
+    assert group_runs([supervised])[0].name == "classifier + CutMix"
+
+
+def test_files_with_the_same_name_are_distinguished_by_their_folders(run, tmp_path):
+    names = ("/x/train.csv", "/y/train.csv")
+    runs = [with_results(with_config(run, "data", name=name), tmp_path / name[1], make_result(name)) for name in names]
+    groups = group_runs(runs)
+    assert [group.name for group in groups] == ["N-pair, data /x/train.csv", "N-pair, data /y/train.csv"]
+    assert columns_of(groups) == [["linear on /x/train.csv"], ["linear on /y/train.csv"]]
+
+
+def test_results_with_different_labels_are_in_different_columns(table, tmp_path):
+    data_settings = imix.DataSettings(label="breed", columns={"color": "drop"})
+    run = imix.pretrain(table, replace(QUICK, epochs=1), data_settings, out=tmp_path / "run", progress=False)
+    for label in (None, "color"):
+        imix.evaluate(run, protocol="knn", label=label)
+    (group,) = group_runs([run])
+    assert [*group.results] == ["knn", "knn, label color"]
+    assert "label color" in str(group.results["knn, label color"][0])
+
+
+def test_results_on_different_test_files_are_in_different_columns(table, tmp_path):
+    data_settings = imix.DataSettings(label="breed", test=str(table))
+    run = imix.pretrain(table, replace(QUICK, epochs=1), data_settings, out=tmp_path / "run", progress=False)
+    later = tmp_path / "later.csv"
+    polars.read_csv(table).head(30).write_csv(later)
+    for test in (None, str(later)):
+        imix.evaluate(run, protocol="knn", test=test)
+    (group,) = group_runs([imix.load_run(tmp_path / "run")])
+    assert [*group.results] == ["knn", "knn, tested on later.csv"]
+    assert [result.hyperparameters["test"] for results in group.results.values() for result in results] == [90, 30]
+
+
+def test_results_on_different_data_are_in_different_columns(run, tmp_path):
+    first = with_results(with_config(run, "data", name="/x/a.csv"), tmp_path / "1", make_result("/x/a.csv", value=0.9))
+    second = with_results(
+        with_config(run, "data", name="/x/b.csv"),
+        tmp_path / "2",
+        make_result("/x/b.csv"),
+        make_result("/x/a.csv", value=0.8),
+    )
+    assert columns_of(group_runs([first])) == [["linear"]]
+    assert columns_of(group_runs([second])) == [["linear", "linear on a.csv"]]
+    groups = group_runs([first, second])
+    assert columns_of(groups) == [["linear on a.csv"], ["linear on b.csv", "linear on a.csv"]]
+    assert page._results_table(groups, []).count('class="best"') == 1
+
+
+def test_results_with_different_hyperparameters_are_in_different_columns(run, tmp_path):
+    name = run.config["data"]["name"]
+    results = [make_result(name, "knn", k=1, temperature=0.07, train=72), make_result(name, "fed")]
+    small_k = with_results(run, tmp_path / "1", *results)
+    other = with_config(run, "settings", temperature=0.7)
+    large_k = with_results(other, tmp_path / "2", make_result(name, "knn", 0.6, k=90, temperature=0.07, train=60))
+    groups = group_runs([small_k, large_k])
+    assert columns_of(groups) == [["knn, k 1", "fed"], ["knn, k 90"]]
+    assert page._results_table(groups, []).count('class="best"') == 0
+    evaluation_settings = page._evaluation_settings(groups)
+    assert "knn, k 1: k 1," in evaluation_settings and "knn, k 90: k 90," in evaluation_settings
+    (group,) = group_runs([small_k, replace(large_k, config=run.config)])
+    assert (group.shown("knn, k 1"), group.shown("knn, k 90")) == ("50.0", "60.0")
+    assert columns_of(group_runs([large_k])) == [["knn"]]
+
+
+def test_seeds_and_sample_counts_do_not_separate_columns(run, tmp_path):
+    name = run.config["data"]["name"]
+    used = {"lrs": (1, 3), "momentum": 0, "milestones": ()}
+    first_result = make_result(name, **used, seed=0, train=72, test="18 held out of train")
+    first = with_results(run, tmp_path / "1", first_result)
+    second = with_results(run, tmp_path / "2", make_result(name, **used, seed=1, train=70, test=20, unlabeled=2))
+    (group,) = group_runs([first, second])
+    assert [*group.results] == ["linear"] and len(group.results["linear"]) == 2
+    third = with_results(run, tmp_path / "3", make_result(name, lrs=(30,), momentum=0.9, milestones=(60, 80)))
+    (group,) = group_runs([first, third])
+    assert [*group.results] == [
+        "linear, lrs 1, 3, momentum 0, milestones none",
+        "linear, lrs 30, momentum 0.9, milestones 60, 80",
+    ]
+
+
+def test_results_for_one_label_share_a_column_even_if_one_run_was_trained_without_it(table, tmp_path):
+    runs = []
+    for label, dropped in (("breed", ("color",)), (None, ("breed", "color"))):
+        data_settings = imix.DataSettings(label=label, columns=dict.fromkeys(dropped, "drop"))
+        run = imix.pretrain(table, replace(QUICK, epochs=1), data_settings, out=tmp_path / str(label), progress=False)
+        imix.evaluate(run, protocol="knn", label=None if label else "breed")
+        imix.evaluate(run, protocol="fed")
+        runs.append(run)
+    imix.evaluate(runs[1], protocol="knn", label="color")
+    groups = group_runs(runs)
+    assert columns_of(groups) == [["knn, label breed", "fed"], ["knn, label breed", "fed", "knn, label color"]]
+    assert [group.name for group in groups] == [
+        "N-pair + i-Mix, label breed, columns color drop",
+        "N-pair + i-Mix, no label, columns breed drop, color drop",
+    ]

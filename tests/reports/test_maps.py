@@ -1,0 +1,101 @@
+"""Projections, nearest neighbors, and map files."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import polars
+import pytest
+from PIL import Image
+
+import imix
+from imix.errors import InputError
+from imix.reports import maps
+from imix.reports.maps import draw_map, nearest_neighbors, project_2d, save_map
+
+from .helpers import HOSTILE, QUICK
+
+
+def test_nearest_neighbors_have_the_highest_cosine_similarity():
+    features = np.random.default_rng(0).normal(size=(1500, 6)).astype(np.float32)
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    neighbors = nearest_neighbors(features, 3)
+    for row in (0, 7, 1200, 1499):
+        order = [other for other in np.argsort(-unit @ unit[row]) if other != row]
+        assert neighbors[row].tolist() == order[:3]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 40])
+def test_projections_are_in_the_unit_square_and_deterministic(n):
+    features = np.random.default_rng(0).normal(size=(n, 5)).astype(np.float32)
+    points = project_2d(features)
+    assert points.shape == (n, 2) and points.min() >= 0 and points.max() <= 1
+    assert (points == project_2d(features)).all()
+    assert nearest_neighbors(features).shape == (n, min(8, n - 1))
+
+
+def test_collapsed_features_are_projected_to_one_point():
+    assert (project_2d(np.ones((60, 5))) == 0.5).all()
+    with pytest.raises(InputError, match="not finite"):
+        project_2d(np.full((60, 5), np.nan))
+
+
+def test_a_map_is_written_as_svg_and_png(runs, tmp_path):
+    svg = draw_map(runs[0], tmp_path / "m.svg", samples=30).read_text()
+    assert svg.count('r="3"') == 30 and "<img" not in svg and "cat" in svg
+    image = Image.open(draw_map(runs[0], tmp_path / "m.png", samples=30))
+    assert len(np.unique(np.asarray(image).reshape(-1, 3), axis=0)) > 20
+    two_classes = draw_map(runs[0], tmp_path / "two.svg", classes=["cat", "dog"]).read_text()
+    assert "cat" in two_classes and "dog" in two_classes
+    assert "&lt;img" not in two_classes and "&lt;img" in svg
+    with pytest.raises(InputError, match="unknown class 'cow'"):
+        draw_map(runs[0], tmp_path / "m.svg", classes=["cow"])
+    with pytest.raises(InputError, match="ends in"):
+        save_map(tmp_path / "m.gif", np.zeros((3, 2)), None)
+
+
+def test_a_map_accepts_loaded_data(tmp_path):
+    data = imix.data.load("digits", imix.DataSettings(fraction=0.3))
+    run = imix.pretrain(data, replace(QUICK, epochs=1), progress=False)
+    assert imix.draw_map(run, tmp_path / "map.svg", data, samples=20).exists()
+
+
+def test_a_map_is_colored_by_the_given_label(unlabeled_run, tmp_path):
+    for label, classes in {"breed": ["cat", "dog"], "color": ["green", "red"]}.items():
+        svg = draw_map(unlabeled_run, tmp_path / "m.svg", classes=classes, label=label).read_text()
+        assert re.findall(r"<text[^>]*>([^<]*)</text>", svg) == classes
+
+
+def test_a_map_can_be_colored_by_an_input_column(table, tmp_path):
+    run = imix.pretrain(table, replace(QUICK, epochs=1), out=tmp_path / "run", progress=False)
+    svg = draw_map(run, tmp_path / "map.svg", label="breed", classes=["cat", "dog"]).read_text()
+    assert ">cat<" in svg and ">dog<" in svg and HOSTILE not in svg
+    frame = polars.read_csv(table)
+    assert ">green<" in draw_map(run, tmp_path / "map.svg", frame, label="color").read_text()
+    with pytest.raises(InputError, match=r"column 'height' has 90 distinct values; .* at most 50"):
+        draw_map(run, tmp_path / "map.svg", label="height")
+    with pytest.raises(InputError, match="no column 'bread'"):
+        draw_map(run, tmp_path / "map.svg", label="bread")
+
+
+def test_invalid_arguments_are_refused_before_features_are_computed(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(maps, "embed", lambda *_, **__: pytest.fail("features were computed"))
+    three_rows = polars.DataFrame({"height": [1.0, 2, 3], "color": ["red"] * 3})
+    with pytest.raises(InputError, match="ends in"):
+        draw_map(runs[0], tmp_path / "m.gif")
+    with pytest.raises(InputError, match="does not exist"):
+        draw_map(runs[0], tmp_path / "nowhere" / "m.svg")
+    with pytest.raises(InputError, match="samples must be at least 4; got 1"):
+        draw_map(runs[0], tmp_path / "m.svg", samples=1)
+    with pytest.raises(InputError, match="a map needs at least 4 samples; in-memory data has 3"):
+        draw_map(runs[0], tmp_path / "m.svg", three_rows)
+    with pytest.raises(InputError, match="have no labels"):
+        draw_map(runs[0], tmp_path / "m.svg", three_rows, classes=["cat"])
+    with pytest.raises(TypeError, match="data_dri"):
+        draw_map(runs[0], tmp_path / "m.svg", data_dri="x")
+
+
+def test_a_map_accepts_a_string_path_and_a_device(runs, tmp_path):
+    assert draw_map(runs[0], str(tmp_path / "m.svg"), samples=4, device="cpu").is_file()
+    with pytest.raises(InputError, match="device"):
+        draw_map(runs[0], str(tmp_path / "m.svg"), samples=4, device="abacus")

@@ -1,0 +1,72 @@
+"""Markdown and HTML pages."""
+
+import pytest
+
+from imix.files import locked
+from imix.reproduce import page
+from imix.reproduce.ambiguities import Ambiguities
+from imix.reproduce.page import build_table, write_pages
+from imix.reproduce.requests import EXPERIMENTS, select_cells, select_requests
+from imix.reproduce.results import add_results, summarize
+from tests.reproduce.helpers import find_cell, result_row
+
+
+def test_pages_keep_results_of_earlier_commands(tmp_path):
+    byol = find_cell("table1", "CIFAR-10", "BYOL")
+    add_results(tmp_path / "table1.csv", [result_row(byol, seed, 93.0) for seed in range(7)])
+    add_results(tmp_path / "table3.csv", [result_row(find_cell("table3", "CIFAR-100", "MoCo v2"), 0, 71.0)])
+    requests = select_requests(["table1"], "paper", rows=["covtype"])
+    html = write_pages(tmp_path, requests, "paper", Ambiguities()).read_text()
+    markdown = (tmp_path / "table1.md").read_text()
+    assert "| CIFAR-10 |" in markdown and "| CovType |" in markdown and "| CIFAR-100 |" not in markdown
+    assert "7 runs" in markdown and "over up to 7 seeds" in markdown
+    assert "<h2>table1" in html and "<h2>table3" in html and "<h2>table2" not in html
+    assert not (tmp_path / "table3.md").exists()
+
+
+def test_results_at_another_budget_stay_on_the_page(tmp_path):
+    add_results(tmp_path / "table1.csv", [result_row(find_cell("table1", "CIFAR-10", "BYOL"), 0, 93.0)])
+    html = write_pages(tmp_path, select_requests(["table2"], "short"), "short", Ambiguities()).read_text()
+    assert html.index("<h2>table2") < html.index("Budget: short") < html.index("<h2>table1")
+    assert html.index("<h2>table1") < html.index("the paper&#x27;s full length")
+
+
+def test_pages_are_written_under_the_folder_lock(tmp_path, monkeypatch):
+    held = []
+
+    def check_lock(path, text):
+        try:
+            with locked(tmp_path, wait=False):
+                held.append(False)
+        except BlockingIOError:
+            held.append(True)
+
+    monkeypatch.setattr(page, "write_text", check_lock)
+    write_pages(tmp_path, select_requests(["table1", "table2"], "short"), "short", Ambiguities())
+    assert held == [True, True, True]
+
+
+def test_pages_compare_results_with_the_paper(tmp_path):
+    cells = select_cells(EXPERIMENTS["table1"], "paper", rows=["CIFAR-10"], columns=["BYOL", "BYOL + i-Mix"])
+    plain, mixed = cells
+    results = [result_row(plain, 0, 93.0, 93.2), result_row(plain, 1, 94.0, 94.2), result_row(mixed, 0, 96.0, 96.5)]
+    summary = summarize(plain, results, 5, Ambiguities())
+    assert summary.mean == pytest.approx(93.7) and summary.other_mean == pytest.approx(93.5)
+    assert summary.std == pytest.approx(0.5**0.5)
+    assert str(summary) == "93.7 ± 0.7 (93.5)"
+    assert summarize(plain, results, 5, Ambiguities(choose_on="held-out")).mean == pytest.approx(93.5)
+    columns, rows = build_table(cells, results, 5, Ambiguities())
+    assert columns == ["BYOL", "BYOL + i-Mix"]
+    assert [tuple(cell) for cell in rows["CIFAR-10"]] == [
+        ("93.7 ± 0.7 (93.5)", "94.2 ± 0.2", "-0.5", "", ""),
+        ("96.5 (96.0)", "96.3 ± 0.2", "+0.2", "+2.8", "+2.1"),
+    ]
+    add_results(tmp_path / "table1.csv", results)
+    requests = select_requests(["table1"], "paper", rows=["CIFAR-10"])
+    html = write_pages(tmp_path, requests, "paper", Ambiguities()).read_text()
+    markdown = (tmp_path / "table1.md").read_text()
+    assert "**93.7 ± 0.7 (93.5)**<br>paper 94.2 ± 0.2, -0.5" in markdown
+    assert "**96.5 (96.0)**<br>paper 96.3 ± 0.2, +0.2<br>effect of mixing +2.8, paper +2.1" in markdown
+    assert "**not run**<br>paper 93.3 ± 0.1" in markdown
+    assert "3 runs, 180 s in total on GPU, 2020-01-01" in markdown
+    assert '<span class="ours">93.7 ± 0.7 (93.5)</span>' in html and "<script" not in html

@@ -1,0 +1,41 @@
+"""The content of a run folder, and how a run is loaded, printed and updated."""
+
+import json
+import shutil
+from dataclasses import asdict
+
+import pytest
+
+import imix
+from imix import Settings
+from imix.errors import StorageError
+
+QUICK = Settings(epochs=1, batch_size=64, encoder="mlp:16-32", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return imix.pretrain("digits", QUICK, out=tmp_path_factory.mktemp("runs") / "digits", progress=False)
+
+
+def test_a_run_folder_is_self_contained(run):
+    names = {path.name for path in run.path.iterdir()}
+    assert {"config.json", "metrics.jsonl", "checkpoint.pt", "encoder.safetensors"} <= names
+    config = json.loads((run.path / "config.json").read_text())
+    assert config["settings"]["method"] == "npair"
+    data_settings = asdict(imix.DataSettings())
+    expected = {"name": "digits", "samples": 1297, "shape": [1, 8, 8], "settings": data_settings, "table": None}
+    assert len(config["data"].pop("fingerprint")) == 16
+    assert config["data"] == expected
+
+
+def test_the_repr_of_a_run_is_one_short_line(run):
+    assert repr(run).startswith("<Run in ") and "npair + mixup on digits" in repr(run) and len(repr(run)) < 200
+
+
+def test_a_result_that_cannot_be_saved_is_in_the_error_message(run, tmp_path):
+    moved = imix.load_run(shutil.copytree(run.path, tmp_path / "moved"))
+    (tmp_path / "moved" / "evaluations.jsonl").unlink(missing_ok=True)
+    (tmp_path / "moved" / "evaluations.jsonl").mkdir()
+    with pytest.raises(StorageError, match=r"cannot write .*; unsaved result: knn on digits: \d+\.\d\d %"):
+        imix.evaluate(moved, protocol="knn")

@@ -1,0 +1,41 @@
+"""The training step: optimizer, precision, compilation."""
+
+import functools
+from dataclasses import replace
+
+import pytest
+import torch
+
+import imix
+from imix.augment import Masking
+from imix.train.setup import build_method, build_mix
+from imix.train.step import build_optimizer
+from imix.train.views import Views
+from tests.train.helpers import METHODS, SMALL, weights
+
+
+def test_weight_decay_applies_to_every_parameter(table):
+    learner = imix.NPair(imix.encoders.build("mlp:16-16", (6,)))
+    optimizer = build_optimizer(learner, SMALL, torch.device("cpu"))
+    decayed = [p for group in optimizer.param_groups if group["weight_decay"] == 1e-4 for p in group["params"]]
+    assert len(decayed) == len(list(learner.parameters()))
+
+
+def test_bf16_trains_to_finite_weights(table):
+    for method in METHODS:
+        run = imix.pretrain(table[0], replace(SMALL, method=method, precision="bf16"), labels=table[1], progress=False)
+        assert all(torch.isfinite(value).all() for value in weights(run).values())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_views_and_loss_compile_into_one_graph_each_and_give_the_same_loss(table, method):
+    torch.compiler.reset()  # sizes that were seen before would count as changing
+    settings = replace(SMALL, method=method)
+    learner = build_method(settings, imix.encoders.build("mlp:16-16", (6,)), build_mix(settings), width=4, classes=3)
+    views = Views(Masking(0.2), learner.n_views, imix.InputMix(2), in_one_call=True)
+    labels = table[1:] if learner.supervised else ()
+    losses = []
+    for compiled in (lambda part: part, functools.partial(torch.compile, backend="eager", fullgraph=True)):
+        torch.manual_seed(1)
+        losses.append(compiled(learner)(*compiled(views)(table[0]), *labels))
+    assert torch.equal(*losses)
