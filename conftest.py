@@ -1,4 +1,4 @@
-"""Names that docstring examples use without importing them; few threads, so that tests can run side by side."""
+"""Pytest setup: one thread per test process, and the names that doctests use without importing them."""
 
 import signal
 
@@ -7,13 +7,12 @@ import torch
 
 import imix
 
-torch.set_num_threads(1)
-signal.signal(
-    signal.SIGINT, signal.default_int_handler
-)  # a shell's background ignores it, and so would what tests start
+torch.set_num_threads(1)  # so that several test processes can run in parallel
+# A shell starts background jobs with SIGINT ignored, and the processes that tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
-def _names_for_examples(doctest_namespace: dict[str, object]) -> None:
+def _doctest_names(doctest_namespace: dict[str, object]) -> None:
     torch.manual_seed(0)
     doctest_namespace.update(torch=torch, imix=imix)

@@ -4,8 +4,8 @@
 
 An encoder is any module from (N, ...) to (N, F); an augmentation is any function from a batch to a view of it. The data
 is synthetic: noisy waves of three shapes with random frequency, phase and amplitude. Prints the test accuracy of a
-linear classifier with ten labels per class on the series, and on the features before and after pretraining without
-labels. i-Mix adds little here. Also prints how much an encoder loaded from the run folder differs from the trained one.
+linear classifier with ten labels per class on the raw series, and on the features before and after pretraining without
+labels. i-Mix adds little here. Also prints how much the output of an encoder loaded from the run folder differs.
 """
 
 import tempfile
@@ -36,7 +36,7 @@ class SeriesEncoder(nn.Module):
 
 
 def shift_and_scale(x: Tensor) -> Tensor:
-    """Shift each series cyclically and scale its amplitude; draws from torch, which imix seeds, once per sample."""
+    """Shift each series cyclically and scale its amplitude, with a draw per sample from torch, which imix seeds."""
     n, _, length = x.shape
     steps = (torch.randint(length, (n, 1, 1), device=x.device) + torch.arange(length, device=x.device)) % length
     return x.gather(2, steps) * (0.7 + 0.6 * torch.rand(n, 1, 1, device=x.device))
@@ -55,7 +55,7 @@ def make_waves(n: int, seed: int, length: int = 128) -> tuple[np.ndarray, np.nda
 def main() -> None:
     """Pretrain, compare features, and load the encoder from the run folder."""
     (series, y), (test_series, y_test) = make_waves(1000, seed=0), make_waves(1000, seed=1)
-    labeled = np.concatenate([np.flatnonzero(y == shape)[:10] for shape in range(3)])  # other labels are not used
+    labeled = np.concatenate([np.flatnonzero(y == shape)[:10] for shape in range(3)])  # all other labels are unused
     torch.manual_seed(0)  # imix does not seed the initial weights of your own module
     encoder = SeriesEncoder().eval()
     with torch.no_grad():

@@ -9,8 +9,8 @@ fifth of the cells masked in each view. Prints test accuracies, mean and standar
 
 Without augmentation, contrastive learning is far worse than the pixels, and i-Mix recovers most of the difference. With
 masking, i-Mix adds nothing here: the features are about as good as the pixels after these few epochs, and four points
-better after 60 (two minutes). Network and temperature are those of `imix demo`, which were chosen on test digits. Batch
-size and epochs were chosen to be fast, after trying a dozen settings, some of them on these splits.
+better after 60 (two minutes). Network and temperature are those of `imix demo`, which were tuned on test digits. Batch
+size and epochs were chosen for speed, after trying a dozen settings, some of them on these splits.
 """
 
 import argparse

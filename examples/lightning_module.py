@@ -3,11 +3,11 @@
     pip install lightning
     python examples/lightning_module.py
 
-The method computes the loss, Lightning does the rest. Two things are easy to forget: call `update()` after the
+The method computes the loss; Lightning does the rest. Two things are easy to forget: call `update()` after the
 optimizer step, which updates MoCo's key network and queue, and set `drop_last`, because batch normalization fails on a
 last batch of one sample. Prints the loss of the last epoch, and the test accuracy of a linear classifier on the
 features of digits before and after training. Lightning's messages go to stderr. Writes no files. Network and classifier
-were chosen with these test accuracies in view.
+were tuned on these test accuracies.
 """
 
 from typing import Any

@@ -6,9 +6,9 @@
 The folder may have class subfolders or not; pretraining does not use them. Without a folder, the script draws 320 small
 images of four patterns into a temporary folder. That folder is deleted at the end, and so is the run, unless --out is
 given. If there are classes, prints the accuracy of a linear classifier and of kNN on the frozen features, with a fifth
-of the images held out (--epochs 1 shows the result of almost no training). Then prints the three nearest neighbors of a
-few images. Such a short run on so few images shows how to use the library, not how good the method is. The patterns
-were chosen so that something can be learned: with random colors, color alone would identify an image.
+of the images held out (use --epochs 1 to see the accuracy with almost no training). Then prints the three nearest
+neighbors of a few images. Such a short run on so few images shows how to use the library, not how good the method is.
+The patterns are gray so that something can be learned: with random colors, color alone would identify an image.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def main() -> None:
             draw_patterns(folder)
 
         images = imix.data.load(folder)  # the functions below also accept the path, but would read it each time
-        # The defaults need more steps than this: use a faster key network and a shorter queue.
+        # The defaults are for longer runs. For so few steps, use a smaller momentum and a shorter queue.
         settings = imix.Settings(method="moco", epochs=args.epochs, batch_size=64, momentum=0.99, queue=512, lr=0.25)
         run = imix.pretrain(images, settings, out=out, progress=args.folder is not None)
 

@@ -7,7 +7,7 @@ Uses only the method, the mixing operator and an encoder of imix (any module tha
 augmentation, so both views of a digit are the digit itself, and the network is deep: the setting in which i-Mix helps
 most. Prints the test accuracy of a linear classifier and of kNN on the features.
 
-Network, batch size and temperature are those of `imix demo`, which were chosen on test accuracies of digits.
+Network, batch size and temperature are those of `imix demo`, which were tuned on test accuracies of digits.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def pretrain(data: Tensor, mix: imix.MixUp | None, epochs: int, seed: int = 0) -
     optimizer = torch.optim.SGD(learner.parameters(), lr=0.03, momentum=0.9, weight_decay=1e-4)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
     for _ in range(epochs):
-        for x in data[torch.randperm(len(data))].split(64):  # drop the last batch if it has only one sample
+        for x in data[torch.randperm(len(data))].split(64):  # in general, drop a last batch of one sample
             view_1, view_2 = x, x  # or two augmented versions of x, with a separate draw per sample
             loss = learner(view_1, view_2)
             loss.backward()

@@ -8,8 +8,9 @@ manufacturer*, so a linear classifier does poorly on the columns and better on f
 labels.
 
 Prints accuracies, mean and standard deviation over five folds: of the most frequent class, of logistic regression on
-the columns and on the features, and of gradient-boosted trees on the columns, which are best here, as often if every
-row has a label. The gain of the features comes from contrastive learning, not from mixing: mix="none" is as good.
+the columns and on the features, and of gradient-boosted trees on the columns, which are best here, as is common if
+every row has a label. The features are better because of contrastive learning, not because of mixing: mix="none" is as
+good.
 """
 
 import numpy as np

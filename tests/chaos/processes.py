@@ -157,7 +157,7 @@ def _pretrain_rank(
     torch.set_num_threads(1)
     os.environ |= {"WORLD_SIZE": str(world), "RANK": str(rank), "LOCAL_RANK": str(rank)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    imix.runtime.launch.BEAT = 0.2
+    imix.runtime.launch.HEARTBEAT_SECONDS = 0.2
     if kill is not None and kill.rank == rank:
         install(kill)
     x, y = small_data()

@@ -195,7 +195,7 @@ def test_the_number_of_threads_that_decode_audio_does_not_change_the_samples(tmp
 
 
 def test_long_work_reports_its_progress(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setattr(progress, "INTERVAL_SECONDS", 0.0)
     path = tmp_path / "t.csv"
     path.write_text(corpus.VALID_CSV)
     run = imix.pretrain(path, replace(SMALL, epochs=1), DataSettings(label="label"), out=tmp_path / "run")
