@@ -36,6 +36,7 @@ def test_an_example_runs_prints_a_number_and_leaves_no_files_behind(name, tmp_pa
     # The working folder, the home folder and the temporary folder are the same. It must be empty afterwards, except for
     # the compiler's cache, a folder that torch creates together with the first optimizer.
     folders = {"TMPDIR": tmp_path, "HOME": tmp_path, "TORCHINDUCTOR_CACHE_DIR": tmp_path / "torch"}
+    folders |= {"MPLCONFIGDIR": tmp_path / "torch"}  # matplotlib, which Lightning imports if it is installed
     environment = os.environ | {"OMP_NUM_THREADS": "1"} | {name: str(folder) for name, folder in folders.items()}
     result = subprocess.run(
         [sys.executable, EXAMPLES / name], cwd=tmp_path, env=environment, timeout=240, capture_output=True, text=True
