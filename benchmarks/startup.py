@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from timing import format_table
 
-HELP_TARGET, STEP_TARGET = 0.5, 40.0  # seconds
+HELP_TARGET, STEP_TARGET = 0.4, 40.0  # seconds
 FIRST_STEP = """
 import torch, imix
 from imix.data import Data, TensorSource

@@ -201,19 +201,19 @@ def _fields(item: griffe.Class) -> list[str]:
 
 def command_line() -> str:
     """The command-line page."""
-    from imix.cli.commands import COMMANDS
+    from imix.cli import COMMANDS
 
     parts = [
         "# Command line",
         "Commands and flags have the names and defaults of the Python functions. This page is generated from "
         "`imix COMMAND --help` by `python docs/generate.py`.",
     ]
-    for function in COMMANDS:
-        command = [sys.executable, "-m", "imix", function.__name__, "--help"]
+    for name in COMMANDS:
+        command = [sys.executable, "-m", "imix", name, "--help"]
         environment = os.environ | {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
         help_text = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
         body = "\n".join(line.rstrip() for line in help_text.strip().splitlines())
-        parts.append(f"## imix {function.__name__}\n\n```text\n{body}\n```")
+        parts.append(f"## imix {name}\n\n```text\n{body}\n```")
     return "\n\n".join(parts) + "\n"
 
 

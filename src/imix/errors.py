@@ -26,6 +26,10 @@ class Interrupted(RuntimeError):
     """A run was stopped or lost some of its ranks. It can be resumed from its last checkpoint, if it wrote one."""
 
 
+class RunFolderBusy(Interrupted):
+    """Another command is training in the run folder. The same command works when that one has ended."""
+
+
 def first_line(error: Exception) -> str:
     """Return the first line of an error message, shortened if it is very long."""
     line = (str(error).splitlines() or [type(error).__name__])[0]

@@ -15,6 +15,7 @@ import torch
 
 import imix
 from imix import files
+from imix.errors import RunFolderBusy
 from imix.run import checkpoint
 from tests.chaos.processes import (
     AFTER_RENAME,
@@ -176,7 +177,7 @@ def test_two_commands_cannot_train_in_the_same_folder(tmp_path):
     (tmp_path / "run").mkdir()
     x, _ = small_data()
     settings = imix.Settings(epochs=1, batch_size=16, encoder="mlp:16-16", device="cpu")
-    with files.locked(tmp_path / "run"), pytest.raises(imix.InputError, match="another command is training"):
+    with files.locked(tmp_path / "run"), pytest.raises(RunFolderBusy, match="another command is training"):
         imix.pretrain(x, settings, out=tmp_path / "run", progress=False)
     imix.pretrain(x, settings, out=tmp_path / "run", progress=False)
 

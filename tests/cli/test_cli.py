@@ -1,6 +1,7 @@
 """The `imix` command: output, one-line errors, exit codes, and imports."""
 
 import re
+import signal
 import subprocess
 import sys
 
@@ -8,23 +9,8 @@ import numpy as np
 import pytest
 
 import imix
-from imix.cli import main
-
-
-@pytest.fixture
-def run_cli(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["imix", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as error:
-            code = error.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
-
+from imix.cli import COMMANDS, main
+from imix.files import locked
 
 QUICK = ["--epochs", "2", "--encoder", "mlp:16-32", "--device", "cpu"]
 
@@ -53,9 +39,9 @@ def test_a_misspelled_command_gets_a_suggestion(run_cli):
     ("flags", "expected"),
     [
         (["--compile"], True),
-        (["--compile", "True"], True),
+        (["--compile=True"], True),
         (["--no-compile"], False),
-        (["--compile", "None"], None),
+        (["--compile=None"], None),
         (["--cuda-graph", "--compile"], True),
         ([], None),
     ],
@@ -73,9 +59,11 @@ def test_tristate_flags_need_no_value(run_cli, monkeypatch, flags, expected):
         assert (code, values.pop()) == (2, expected)
 
 
-def test_a_missing_command_is_a_one_line_error(run_cli):
-    code, _, err = run_cli()
-    assert (code, err.count("\n")) == (2, 1)
+def test_without_arguments_the_help_is_printed(run_cli):
+    code, out, err = run_cli()
+    assert (code, err) == (0, "")
+    assert run_cli("--help") == (0, out, "")
+    assert all(word in out for word in (*COMMANDS, "--version"))
 
 
 def test_a_csv_file_with_strings_and_missing_values(run_cli, tmp_path, monkeypatch):
@@ -142,9 +130,16 @@ def test_flags_become_settings(run_cli, tmp_path):
     ("arguments", "message"),
     [
         (["pretrain", "nowhere.npy", "--out", "run"], "no data set or file 'nowhere.npy'"),
-        (["pretrain", "digits", "--epoch", "5", "--out", "run"], r"--epoch, 5 .*did you mean '--epochs'\?"),
-        (["--verison"], "--verison"),
-        (["pretrain", "digits", "--method", "dino", "--out", "run"], "'dino'.*npair.*supervised"),
+        (["pretrain", "digits", "--epoch", "5", "--out", "run"], r"unknown option: --epoch\. Did you mean --epochs\?"),
+        (["pretrain", "digits", "--epochs", "2.5", "--out", "run"], '--epochs: unable to convert "2.5" into int'),
+        (["pretrain", "digits", "--milestones", "1", "2.5", "--out", "run"], '--milestones: .*"2.5"'),
+        (["pretrain", "digits", "--lr", "fast", "--out", "run"], '--lr: unable to convert "fast" into float'),
+        (["pretrain", "digits", "--compile", "True", "--out", "run"], "unexpected argument 'True'"),
+        (["pretrain", "digits", "--out", "run", "--out", "run"], "--out specified multiple times"),
+        (["pretrain", "--out", "run"], "DATA is required"),
+        (["pretrain", "digits", "--out"], "--out requires an argument"),
+        (["--verison"], r"unknown command '--verison' \(did you mean '--version'\?\)"),
+        (["pretrain", "digits", "--method", "dino", "--out", "run"], '"dino".*npair.*supervised'),
         (["pretrain", "digits", "--temperature", "-1", "--out", "run"], "temperature must be above 0; got -1"),
         (["pretrain", "digits", "--encoder", "vit", "--out", "run"], "unknown encoder 'vit'; choose from small"),
         (["pretrain", "digits", "--batch-size", "1", "--out", "run"], "at least 2"),
@@ -167,12 +162,13 @@ def test_flags_become_settings(run_cli, tmp_path):
             ["pretrain", "pets.csv", "--columns", "legs", "number", "--out", "run"],
             "unknown kind 'number' for column 'legs'",
         ),
+        (["pretrain", "pets.csv", "--columns", "legs", "--out", "run"], "expected pairs: .*'legs' has no kind"),
         (["pretrain", "pets.csv", "--columns", "wings", "numeric", "--out", "run"], "no column 'wings'"),
         (["pretrain", "pets.csv", "--test", "nowhere.csv", "--out", "run"], "no data set or file .*nowhere.csv"),
         (["pretrain", "covtype", "--data-dir", ".", "--out", "run"], "none of covtype.data.gz"),
         (["demo", "--seeds", "0"], "seeds must be at least 1; got 0"),
         (["demo", "--out", "table.npy"], "out must be a folder; 'table.npy' is a file"),
-        (["pretrain", "digits"], "--out"),
+        (["pretrain", "digits"], "--out is required"),
         (["pretrain", "digits", "--out", "run", "--frobnicate"], "--frobnicate"),
         (["evaluate", "."], "not a run folder"),
         (["evaluate", "nowhere"], "no run folder 'nowhere'"),
@@ -192,7 +188,7 @@ def test_invalid_input_prints_one_line_and_exits_with_code_2(run_cli, tmp_path, 
     assert code == 2
     assert out == ""
     assert len(err.splitlines()) == 1, err
-    assert "tyro" not in err
+    assert "cyclopts" not in err
     assert re.search(message, err), err
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
@@ -206,6 +202,26 @@ def test_a_run_is_only_overwritten_with_the_flag(run_cli, tmp_path):
     assert (tmp_path / "run" / "encoder.safetensors").read_bytes() == before
     assert run_cli("pretrain", "digits", "--out", tmp_path / "run", *QUICK, "--seed", "1", "--overwrite")[0] == 0
     assert (tmp_path / "run" / "encoder.safetensors").read_bytes() != before
+
+
+def test_a_run_folder_in_use_is_a_reason_to_try_again(run_cli, tmp_path):
+    (tmp_path / "run").mkdir()
+    with locked(tmp_path / "run"):
+        code, _, err = run_cli("pretrain", "digits", "--out", tmp_path / "run", *QUICK)
+    assert (code, err.splitlines()[-1]) == (
+        75,
+        f"imix: another command is training in '{tmp_path / 'run'}'; wait, or change --out",
+    )
+
+
+def test_sigterm_before_the_training_starts_exits_with_code_75(run_cli, monkeypatch):
+    monkeypatch.setattr("imix.train.pretrain.pretrain", lambda *args, **options: signal.raise_signal(signal.SIGTERM))
+    previous = signal.getsignal(signal.SIGTERM)
+    try:
+        code, _, err = run_cli("pretrain", "digits", "--out", "run")
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    assert (code, err) == (75, "imix: stopped before the run started: run the same command with --resume\n")
 
 
 def test_version_is_printed(run_cli):
@@ -224,10 +240,9 @@ def test_a_run_can_be_evaluated_from_another_working_directory(run_cli, tmp_path
     assert labels == y.tolist()
 
 
-def test_help_does_not_import_torch():
-    code = (
-        "import sys; sys.argv = ['imix', '--help']\nfrom imix.cli import main\ntry: main()\nexcept SystemExit: pass\n"
-    )
+@pytest.mark.parametrize("arguments", [["--help"], ["pretrain", "--help"]])
+def test_help_does_not_import_torch(arguments):
+    code = f"import sys; sys.argv = {['imix', *arguments]}\nfrom imix.cli import main\nmain()\n"
     code += "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
@@ -235,7 +250,8 @@ def test_help_does_not_import_torch():
 def test_the_core_needs_only_torch_torchvision_and_numpy():
     code = """
 import sys
-for name in ("sklearn", "scipy", "rich", "tyro", "plotly", "pyarrow", "pandas", "polars", "safetensors", "tensorboard"):
+blocked = "sklearn scipy rich cyclopts plotly pyarrow pandas polars safetensors tensorboard"
+for name in blocked.split():
     sys.modules[name] = None
 import torch, imix
 from imix.data import TensorSource

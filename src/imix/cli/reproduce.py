@@ -5,15 +5,18 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
+from cyclopts import Group, Parameter
 
 from imix.errors import InputError
 from imix.reproduce.ambiguities import Ambiguities
 
+AMBIGUITIES = Group.create_ordered("Points the paper leaves open")
+
 
 def reproduce(
-    names: Annotated[list[str], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")],
-    ambiguities: tyro.conf.OmitArgPrefixes[Ambiguities],
+    names: tuple[str, ...] = (),
+    /,
+    *,
     list: bool = False,
     commands: bool = False,
     budget: Literal["paper", "short", "smoke"] = "short",
@@ -25,24 +28,37 @@ def reproduce(
     part: str = "0/1",
     slurm: bool = False,
     out: Path = Path("imix-paper"),
+    ambiguities: Annotated[Ambiguities, Parameter(name="*", group=AMBIGUITIES)] = Ambiguities(),
 ) -> None:
     """Reproduce tables and figures of the paper and compare them with its numbers. Finished results are kept.
 
-    Args:
-        names: table1, table2, table3, table4a, table4b, tableC1, tableC2, tableC3, figure2, figure3, figureC1,
-            supervised; or all.
-        ambiguities: Points the paper leaves open.
-        list: List the tables and figures (or those given), their cost at the budget, and how much is done.
-        commands: Print the equivalent single commands, one training at a time.
-        budget: paper: full length; short: minutes per training on a GPU; smoke: a quick test on tiny fake data.
-        row: Only rows with this name, or with this part of the name (--row covtype "CIFAR-10, no augmentation").
-        column: Only these columns (--column "MoCo v2" "MoCo v2 + i-Mix").
-        seeds: Runs per training; by default the paper's number for the paper budget, otherwise one.
-        data_dir: Folder that contains a folder for each data set, by name; other data sets are downloaded.
-        devices: Devices that work in parallel (cuda:0 cuda:1); a device that is listed twice runs two trainings.
-        part: I/N runs the I-th of N parts of the trainings, counted from 0.
-        slurm: Write a Slurm script with one task per training instead of running them.
-        out: Folder for runs, results and pages.
+    Parameters
+    ----------
+    names
+        table1, table2, table3, table4a, table4b, tableC1, tableC2, tableC3, figure2, figure3, figureC1, supervised;
+        or all.
+    list
+        List the tables and figures (or those given), their cost at the budget, and how much is done.
+    commands
+        Print the equivalent single commands, one training at a time.
+    budget
+        paper: full length; short: minutes per training on a GPU; smoke: a quick test on tiny fake data.
+    row
+        Only rows with this name, or with this part of the name (--row covtype "CIFAR-10, no augmentation").
+    column
+        Only these columns (--column "MoCo v2" "MoCo v2 + i-Mix").
+    seeds
+        Runs per training; by default the paper's number for the paper budget, otherwise one.
+    data_dir
+        Folder that contains a folder for each data set, by name; other data sets are downloaded.
+    devices
+        Devices that work in parallel (cuda:0 cuda:1); a device that is listed twice runs two trainings.
+    part
+        I/N runs the I-th of N parts of the trainings, counted from 0.
+    slurm
+        Write a Slurm script with one task per training instead of running them.
+    out
+        Folder for runs, results and pages.
     """
     from imix.reproduce.as_commands import as_commands
     from imix.reproduce.listing import listing

@@ -17,14 +17,14 @@ from contextlib import closing
 from pathlib import Path
 
 from imix._version import __version__
-from imix.errors import InputError, TrainingError
+from imix.errors import InputError, RunFolderBusy, TrainingError
 from imix.reproduce.ambiguities import Ambiguities
 from imix.reproduce.jobs import Job, all_jobs, remaining_jobs
 from imix.reproduce.page import write_pages
 from imix.reproduce.parallel import run_jobs
 from imix.reproduce.requests import Budget, Request, select_requests
 from imix.reproduce.results import ResultRow, add_results
-from imix.reproduce.worker import CellValue, Outcome, Worker
+from imix.reproduce.worker import CellValue, Failure, Outcome, Worker
 from imix.runtime.device import pick_device
 from imix.runtime.interrupts import stop_on_sigterm
 
@@ -100,7 +100,7 @@ def reproduce(
 
     log(f"{len(jobs)} of {len(names_in_part)} trainings to run; results in {out}")
     worker = Worker(out, budget, None if data_dir is None else Path(data_dir), progress=progress)
-    failures: list[InputError | TrainingError] = []
+    failures: list[Failure] = []
     with stop_on_sigterm(True), closing(run_jobs(jobs, worker, devices)) as outcomes:
         for n_done, (job, outcome) in enumerate(outcomes, 1):
             _store_outcome(requests, job, outcome, budget, out)
@@ -113,11 +113,12 @@ def reproduce(
     return page
 
 
-def _combine(failures: Sequence[InputError | TrainingError], n_jobs: int) -> InputError | TrainingError:
-    """One error that gives each reason once; a TrainingError if there is one among them."""
+def _combine(failures: Sequence[Failure], n_jobs: int) -> Failure:
+    """One error that gives each reason once, of the most serious kind among them."""
     counts = Counter(map(str, failures)).items()
     reasons = "; ".join(f"{reason} ({count} of {n_jobs} trainings)" for reason, count in counts)
-    kind = TrainingError if any(isinstance(failure, TrainingError) for failure in failures) else InputError
+    kinds = (TrainingError, InputError, RunFolderBusy)
+    kind = next(kind for kind in kinds if any(isinstance(failure, kind) for failure in failures))
     return kind(f"not everything could be reproduced: {reasons}")
 
 

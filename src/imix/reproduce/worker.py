@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from imix.detection import Detection
-from imix.errors import InputError, TrainingError
+from imix.errors import InputError, RunFolderBusy, TrainingError
 from imix.evaluation import KNN, Linear, PInv, Result, evaluate
 from imix.probes.run_data import load_for_run
 from imix.reports.maps import draw_map
@@ -24,6 +24,7 @@ from imix.runtime.device import pick_device
 from imix.train.pretrain import pretrain
 
 MAP_CLASSES, MAP_SAMPLES = 10, 2000
+Failure = InputError | TrainingError | RunFolderBusy
 
 
 class CellValue(NamedTuple):
@@ -38,7 +39,7 @@ class Outcome(NamedTuple):
     """The result of a job: the numbers by (measure, data set), and the errors of what failed."""
 
     values: dict[tuple[str, str], CellValue]
-    failures: list[InputError | TrainingError]
+    failures: list[Failure]
     seconds: float
     machine: str
 
@@ -59,7 +60,7 @@ class Worker:
         folder.parent.mkdir(parents=True, exist_ok=True)
         start = time.monotonic()
         values: dict[tuple[str, str], CellValue] = {}
-        failures: list[InputError | TrainingError] = []
+        failures: list[Failure] = []
         device = self._device(job)
         try:
             run = self._train(job, folder, device)
@@ -68,7 +69,7 @@ class Worker:
                     values |= self._measure(run, measurement, device)
                 except InputError as error:  # for example missing data; the other measurements can still be made
                     failures.append(error)
-        except (InputError, TrainingError) as error:
+        except (InputError, TrainingError, RunFolderBusy) as error:
             failures.append(error)
         torch_device = pick_device(device)
         is_gpu = torch_device.type == "cuda"

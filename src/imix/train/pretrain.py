@@ -17,7 +17,7 @@ from imix.augment import Augment
 from imix.augment.image import CropAndColorJitter
 from imix.augment.tabular import Cells
 from imix.data import Data, load
-from imix.errors import InputError
+from imix.errors import InputError, RunFolderBusy
 from imix.mix import MixOperator
 from imix.run import Run, checkpoint, clear_run_folder
 from imix.run.config import read_config
@@ -186,7 +186,7 @@ def _open_folder(folder: Path, config: dict[str, Any], overwrite: bool, locks: E
         try:
             locks.enter_context(files.locked(folder, wait=False))
         except BlockingIOError as error:
-            raise InputError(f"another command is training in {str(folder)!r}; wait, or change --out") from error
+            raise RunFolderBusy(f"another command is training in {str(folder)!r}; wait, or change --out") from error
         for leftover in folder.glob(".*.unfinished"):  # of a killed run; only the owner of the lock writes here
             leftover.unlink(missing_ok=True)
         if overwrite:
