@@ -251,7 +251,7 @@ for protocol in ("linear", "knn", "pinv"):
 def test_every_public_name_can_be_imported():
     for name in imix.__all__:
         assert getattr(imix, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="No imix attribute nothing"):
         _ = imix.nothing
 
 

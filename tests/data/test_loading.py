@@ -82,5 +82,5 @@ def test_missing_data_is_reported_before_options_that_do_not_apply(tmp_path):
 
 def test_unknown_attributes_of_the_package_are_an_error():
     assert all(hasattr(imix.data, name) for name in imix.data.__all__)
-    with pytest.raises(AttributeError, match=r"module 'imix\.data' has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match=r"No imix\.data attribute nothing"):
         _ = imix.data.nothing
