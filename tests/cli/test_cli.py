@@ -268,7 +268,7 @@ def test_data_list_and_fetch(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["imix", "data", "fetch", "mnist"])
     with pytest.raises(SystemExit):
         main()
-    assert "unknown data set 'mnist'; choose from digits, cifar10, " in capsys.readouterr().err
+    assert "unknown data set 'mnist'; choose from cifar10, cifar100, " in capsys.readouterr().err
 
 
 def test_out_of_memory_is_a_one_line_error(capsys, monkeypatch):
