@@ -13,7 +13,7 @@ from imix.data import TensorSource, load
 @pytest.mark.parametrize(
     ("data", "labels", "message"),
     [
-        ("nowhere.npy", None, "no data set or file 'nowhere.npy'.*data sets: digits"),
+        ("nowhere.npy", None, "no data set or file 'nowhere.npy'.*data sets: cifar10"),
         ("imagenet22k", None, "no data set or file 'imagenet22k'.*digits"),
         ("voc", None, "voc is a detection data set .*--protocol detection"),
         ("", None, "data set name is empty"),
