@@ -27,7 +27,7 @@ import imix
 from imix.encoders import build
 from imix.methods import Method
 from imix.runtime.distributed import wrap_ddp
-from imix.runtime.sync_bn import SyncBatchNorm
+from imix.runtime.sync_bn import convert_sync_bn
 
 METHODS = {"npair": imix.NPair, "simclr": imix.SimCLR, "moco": imix.MoCo, "byol": imix.BYOL}
 SHAPE, SAMPLES, DIM = (3, 32, 32), 4, 128
@@ -54,7 +54,7 @@ def build_learner(method: str, encoder: str) -> Method:
     return METHODS[method](build(encoder, SHAPE), imix.MixUp(), dim=DIM)
 
 
-def expected_traffic(learner: Method, samples: int, ranks: int) -> Traffic:
+def expected_traffic(learner: Method, samples: int, ranks: int, device: str = "cuda") -> Traffic:
     """Return the traffic by the formula, with synchronized batch norm.
 
     N-pair, for example, sends n D numbers for its keys and W n D for their gradient.
@@ -64,8 +64,13 @@ def expected_traffic(learner: Method, samples: int, ranks: int) -> Traffic:
     for module in learner.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             channels[next(module.parameters()).requires_grad].append(module.num_features)
-    # Forward: mean, squared deviations and count. Backward, in trained layers: two sums.
-    statistics = sum(2 * c + 1 + 2 * c * is_trained for is_trained, layers in channels.items() for c in layers)
+
+    def backward(c: int) -> int:
+        """Numbers in the backward pass of a layer: two sums on GPUs; on CPUs, the gradient of all ranks' statistics."""
+        return 2 * c if device == "cuda" else ranks * (2 * c + 1)
+
+    # Forward: mean, variance and count. Backward in trained layers only.
+    statistics = sum(2 * c + 1 + backward(c) * is_trained for is_trained, layers in channels.items() for c in layers)
     calls = sum((1 + is_trained) * len(layers) for is_trained, layers in channels.items())
     method = type(learner).__name__.lower()
     keys = {"npair": samples, "simclr": 2 * samples, "moco": samples}.get(method, 0) * DIM
@@ -97,7 +102,7 @@ def _count_on_rank(rank: int, ranks: int, encoder: str, folder: str) -> None:
     traffic = {}
     for name in METHODS:
         torch.manual_seed(0)
-        learner = SyncBatchNorm.convert(build_learner(name, encoder)).train()
+        learner = convert_sync_bn(build_learner(name, encoder), torch.device("cpu")).train()
         assert isinstance(learner, Method)
         n_bytes: Counter[str] = Counter()
         calls: Counter[str] = Counter()
@@ -148,7 +153,7 @@ def main() -> None:
     args = parser.parse_args()
     rows: list[list[object]] = []
     for name, traffic in count_traffic(args.encoder).items():
-        expected = expected_traffic(build_learner(name, args.encoder), SAMPLES, 2)
+        expected = expected_traffic(build_learner(name, args.encoder), SAMPLES, 2, "cpu")
         line = {"method": name, "ranks": 2, "samples": SAMPLES, "counted": vars(traffic), "formula": vars(expected)}
         print(json.dumps(line | {"equal": traffic == expected}), flush=True)
         verdict = "equals the formula" if traffic == expected else "differs from the formula"

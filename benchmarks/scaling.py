@@ -36,7 +36,7 @@ from imix.data import TensorSource
 from imix.probes.features import EncodedSource
 from imix.probes.linear import Linear, linear
 from imix.runtime.distributed import wrap_ddp
-from imix.runtime.sync_bn import SyncBatchNorm
+from imix.runtime.sync_bn import convert_sync_bn
 from imix.settings import Settings
 from imix.train.step import build_optimizer
 
@@ -122,7 +122,7 @@ def _measure_on_rank(pipe: Any, rank: int, ranks: int, folder: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
     torch.manual_seed(0)
     learner = build_learner("npair", "small").train()
-    SyncBatchNorm.convert(learner)
+    convert_sync_bn(learner, torch.device("cpu"))
     optimizer = build_optimizer(learner, Settings(), torch.device("cpu"))
     wrapped = wrap_ddp(learner)
     views = [torch.randn(SAMPLES_PER_RANK, *SHAPE) for _ in range(2)]

@@ -23,7 +23,7 @@ def counted(communication):
 @pytest.mark.parametrize("method", ["npair", "simclr", "moco", "byol"])
 def test_counted_collectives_and_bytes_match_the_formula(communication, counted, method):
     learner = communication.build_learner(method, "small")
-    assert counted[method] == communication.expected_traffic(learner, communication.SAMPLES, 2)
+    assert counted[method] == communication.expected_traffic(learner, communication.SAMPLES, 2, "cpu")
 
 
 def test_only_keys_with_a_gradient_grow_with_the_number_of_ranks(communication):

@@ -267,7 +267,7 @@ for protocol in ("linear", "knn", "pinv"):
 def test_every_public_name_can_be_imported():
     for name in imix.__all__:
         assert getattr(imix, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="No imix attribute nothing"):
         _ = imix.nothing
 
 
@@ -284,7 +284,7 @@ def test_data_list_and_fetch(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["imix", "data", "fetch", "mnist"])
     with pytest.raises(SystemExit):
         main()
-    assert "unknown data set 'mnist'; choose from digits, cifar10, " in capsys.readouterr().err
+    assert "unknown data set 'mnist'; choose from cifar10, cifar100, " in capsys.readouterr().err
 
 
 def test_out_of_memory_is_a_one_line_error(capsys, monkeypatch):

@@ -13,7 +13,7 @@ from imix.data import TensorSource, load
 @pytest.mark.parametrize(
     ("data", "labels", "message"),
     [
-        ("nowhere.npy", None, "no data set or file 'nowhere.npy'.*data sets: digits"),
+        ("nowhere.npy", None, "no data set or file 'nowhere.npy'.*data sets: cifar10"),
         ("imagenet22k", None, "no data set or file 'imagenet22k'.*digits"),
         ("voc", None, "voc is a detection data set .*--protocol detection"),
         ("", None, "data set name is empty"),
@@ -82,5 +82,5 @@ def test_missing_data_is_reported_before_options_that_do_not_apply(tmp_path):
 
 def test_unknown_attributes_of_the_package_are_an_error():
     assert all(hasattr(imix.data, name) for name in imix.data.__all__)
-    with pytest.raises(AttributeError, match=r"module 'imix\.data' has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match=r"No imix\.data attribute nothing"):
         _ = imix.data.nothing

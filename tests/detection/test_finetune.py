@@ -18,7 +18,7 @@ from imix.detection import Detection, finetune, read_voc
 from imix.detection.finetune import CHECKPOINT, FineTuning, _random_flip
 from imix.detection.voc import load_samples
 from imix.runtime import distributed, launch
-from imix.runtime.sync_bn import SyncBatchNorm
+from imix.runtime.sync_bn import convert_sync_bn
 from tests.detection.helpers import CPU, SHAPES, TINY, narrow_encoder
 
 
@@ -217,7 +217,7 @@ def finetune_on_rank(rank: int, folder: str, shapes) -> None:
     with pytest.MonkeyPatch.context() as patch:
         final_weights = record_final_weights(patch)
         result = finetune(narrow_encoder(), train, test, TINY, progress=False)
-    synced = run_norm(*feature_maps()[rank], SyncBatchNorm.convert(nn.BatchNorm2d(4)))
+    synced = run_norm(*feature_maps()[rank], convert_sync_bn(nn.BatchNorm2d(4), torch.device("cpu")))
     with pytest.raises(InputError) as error:
         finetune(narrow_encoder(), train, test, replace(TINY, batch_size=3), progress=False)
     outputs = {"result": vars(result), "weights": final_weights[0], "synced": synced, "error": str(error.value)}

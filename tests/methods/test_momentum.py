@@ -11,7 +11,7 @@ import imix
 from imix import InputError
 from imix.methods import MoCo
 from imix.mix import MixUp
-from imix.runtime.sync_bn import SyncBatchNorm
+from imix.runtime.sync_bn import convert_sync_bn
 from tests.methods.helpers import ENCODERS, N, build, loss_of, table_learner, views
 
 
@@ -115,7 +115,7 @@ def test_shuffle_bn_considers_the_head_too(monkeypatch):
     learner = imix.MoCo(nn.Linear(5, 4), queue=4)
     monkeypatch.setattr("imix.runtime.distributed.world_size", lambda: 2)
     assert learner._needs_shuffle()
-    SyncBatchNorm.convert(learner)
+    convert_sync_bn(learner, torch.device("cpu"))
     assert not learner._needs_shuffle()
 
 

@@ -1,6 +1,7 @@
 """Projections, nearest neighbors, and map files."""
 
 import re
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -42,9 +43,10 @@ def test_collapsed_features_are_projected_to_one_point():
 
 def test_a_map_is_written_as_svg_and_png(runs, tmp_path):
     svg = draw_map(runs[0], tmp_path / "m.svg", samples=30).read_text()
-    assert svg.count('r="3"') == 30 and "<img" not in svg and "cat" in svg
+    n_classes = len(re.findall("<text", svg))
+    assert svg.count("<use ") == 30 + n_classes and "<img" not in svg and "cat" in svg
     image = Image.open(draw_map(runs[0], tmp_path / "m.png", samples=30))
-    assert len(np.unique(np.asarray(image).reshape(-1, 3), axis=0)) > 20
+    assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 20
     two_classes = draw_map(runs[0], tmp_path / "two.svg", classes=["cat", "dog"]).read_text()
     assert "cat" in two_classes and "dog" in two_classes
     assert "&lt;img" not in two_classes and "&lt;img" in svg
@@ -58,6 +60,20 @@ def test_a_map_accepts_loaded_data(tmp_path):
     data = imix.data.load("digits", imix.DataSettings(fraction=0.3))
     run = imix.pretrain(data, replace(QUICK, epochs=1), progress=False)
     assert imix.draw_map(run, tmp_path / "map.svg", data, samples=20).exists()
+
+
+def test_class_names_are_shown_literally_and_maps_are_deterministic(tmp_path):
+    names = ["_hidden", "$x^2$", "a & b"]
+    maps = [save_map(tmp_path / f"{i}.svg", np.eye(3, 2), np.arange(3), names).read_text() for i in range(2)]
+    assert re.findall(r"<text[^>]*>([^<]*)</text>", maps[0]) == ["_hidden", "$x^2$", "a &amp; b"]
+    assert maps[0] == maps[1]
+
+
+def test_a_map_without_matplotlib_is_refused_before_features_are_computed(runs, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(maps, "embed", lambda *_, **__: pytest.fail("features were computed"))
+    with pytest.raises(InputError, match=r"pip install 'imix-ssl\[figures\]'"):
+        draw_map(runs[0], tmp_path / "m.svg")
 
 
 def test_a_map_is_colored_by_the_given_label(unlabeled_run, tmp_path):

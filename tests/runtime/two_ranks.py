@@ -15,12 +15,13 @@ from torch.testing import assert_close
 from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
 from imix.mix import Mix
 from imix.runtime import distributed, launch
-from imix.runtime.sync_bn import SyncBatchNorm
+from imix.runtime.sync_bn import convert_sync_bn
 
 WORLD_SIZE, N, COLUMNS, DIM, QUEUE, CLASSES = 2, 8, 10, 6, 20, 3
 ROWS_PER_RANK = N // WORLD_SIZE
 METHODS = ("npair", "simclr", "moco", "byol", "symmetric moco", "symmetric byol", "supclr", "supnpair", "supervised")
 CASES = [(method, norm, mixed) for method in METHODS for norm in ("no norm", "sync norm") for mixed in (False, True)]
+CPU = torch.device("cpu")
 LABELS = torch.tensor([0, 1, 0, 2, 1, 0, 2, 2])
 IN_BATCH_METHODS = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
 NORMS = {
@@ -118,7 +119,7 @@ def train(method: str, norm: str, mixed: bool, rank: int | None) -> dict:
     n_mixed_views = 2 if method in ("simclr", "supclr") else 1
     learner = build_learner(method, norm, PresetMix(n_mixed_views, rank) if mixed else None)
     if rank is not None and norm == "sync norm":
-        SyncBatchNorm.convert(learner)
+        convert_sync_bn(learner, CPU)
     learner.double()
     model = learner if rank is None else DistributedDataParallel(learner, broadcast_buffers=False)
     parameters = {name: p for name, p in learner.named_parameters() if p.requires_grad}
@@ -144,7 +145,7 @@ def normalize(kind: str, rank: int | None) -> dict:
     if norm.affine:
         norm.weight.data, norm.bias.data = noise(3, seed=1).float(), noise(3, seed=2).float()
     if rank is not None:
-        norm = SyncBatchNorm.convert(norm)
+        norm = convert_sync_bn(norm, CPU)
     norm.double()
     result: dict = {}
     for step in range(2):
@@ -231,7 +232,7 @@ def shuffle(rank: int) -> dict:
     inputs = []
     learner.key_encoder.register_forward_pre_hook(lambda _, args: inputs.append(args[0].clone()))
     learner.eval().keys(views()[1][rows_of(rank)])
-    SyncBatchNorm.convert(learner.float()).double().train().keys(views()[1][rows_of(rank)])
+    convert_sync_bn(learner.float(), CPU).double().train().keys(views()[1][rows_of(rank)])
     result["inputs in evaluation"], result["inputs with sync norm"] = inputs
 
     a, b = (view[rows_of(rank)] for view in views())

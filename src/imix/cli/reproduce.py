@@ -81,7 +81,7 @@ def reproduce(
     match = re.fullmatch(r"(\d+)/(\d+)", part)
     if match is None:
         raise InputError(f"part must be I/N, such as 0/8; got {part!r}")
-    page = run_reproduce(
+    pages = run_reproduce(
         names,
         budget=budget,
         ambiguities=ambiguities,
@@ -93,4 +93,5 @@ def reproduce(
         part=(int(match[1]), int(match[2])),
         out=out,
     )
-    print(f"open {page}")
+    for page in pages:
+        print(f"wrote {page}")

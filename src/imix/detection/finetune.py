@@ -28,7 +28,7 @@ from imix.runtime import distributed
 from imix.runtime.device import channels_last
 from imix.runtime.interrupts import stop_requested
 from imix.runtime.rng import BEFORE_TRAINING, epoch_order, isolated_rng, seed_all
-from imix.runtime.sync_bn import SyncBatchNorm
+from imix.runtime.sync_bn import convert_sync_bn
 from imix.train.monitor import TrainingMonitor
 
 CHECKPOINT = "detection.pt"
@@ -139,7 +139,7 @@ class FineTuning:
         )
         channels_last(self.model.to(device)).train().requires_grad_()
         if self.world_size > 1:
-            SyncBatchNorm.convert(self.model)
+            convert_sync_bn(self.model, device)
         self.network = distributed.wrap_ddp(self.model)
         groups = parameter_groups(self.model, hyperparameters.weight_decay)
         self.optimizer = torch.optim.SGD(groups, lr=hyperparameters.lr, momentum=hyperparameters.momentum)

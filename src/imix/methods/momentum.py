@@ -12,7 +12,7 @@ from imix.methods.method import ProjectionMethod
 from imix.mix import Mix, MixOperator
 from imix.runtime import distributed
 from imix.runtime.distributed import gather_rows
-from imix.runtime.sync_bn import SyncBatchNorm
+from imix.runtime.sync_bn import CPUSyncBatchNorm
 
 
 class MomentumMethod(ProjectionMethod):
@@ -99,4 +99,4 @@ class MomentumMethod(ProjectionMethod):
             return False
         modules = [*self.key_encoder.modules(), *self.key_head.modules()]
         norms = [module for module in modules if isinstance(module, nn.modules.batchnorm._BatchNorm)]
-        return any(not isinstance(norm, SyncBatchNorm | nn.SyncBatchNorm) for norm in norms)
+        return any(not isinstance(norm, CPUSyncBatchNorm | nn.SyncBatchNorm) for norm in norms)

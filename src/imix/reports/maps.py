@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
-from xml.sax.saxutils import escape
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,9 +12,10 @@ from imix.data import Data
 from imix.data.arrays import encode_classes
 from imix.data.tables.frame import Frame
 from imix.errors import InputError, printable
-from imix.files import check_output_path, write_atomically, write_text
+from imix.files import check_output_path
 from imix.probes.embed import embed
 from imix.probes.run_data import load_for_run, source_frames
+from imix.reports.figure import figure_file, require_matplotlib
 from imix.reports.samples import SampleSelection, select_samples
 from imix.run import Run, as_run
 
@@ -26,9 +26,8 @@ CLASS_COLORS = (
 )
 NO_LABEL_COLOR = "#999999"
 MAP_SUFFIXES = (".svg", ".png")
-PLOT_SIZE = 900  # width and height of the plot, in pixels
-LEGEND_WIDTH = 200  # to the right of the plot
-MARGIN = 20
+MAP_INCHES = 9.0  # width and height, without the legend
+MAX_LEGEND_ROWS = 40
 MIN_SAMPLES = 4
 MAX_LABEL_VALUES = 50  # distinct values of a column that colors a map
 PCA_COMPONENTS = 50  # for t-SNE of many samples
@@ -88,6 +87,7 @@ def draw_map(
     out = check_output_path(Path(out), MAP_SUFFIXES, "a map")
     if samples < MIN_SAMPLES:
         raise InputError(f"samples must be at least {MIN_SAMPLES}; got {samples}")
+    require_matplotlib()
     run = as_run(run)
     source = run.config["data"]["name"] if data is None else data
     label_is_input = label is not None and run.table is not None and label in run.table.kinds
@@ -182,61 +182,31 @@ def _normalize(features: np.ndarray) -> np.ndarray:
 
 
 def save_map(path: Path, points: np.ndarray, labels: np.ndarray | None, class_names: Sequence[str] = ()) -> Path:
-    """Write points (N, 2) in the unit square, colored by label, with a legend, to an .svg or .png file."""
-    point_labels = np.zeros(len(points), int) if labels is None else labels
+    """Write points (N, 2), colored by label, with a legend, to an .svg or .png file."""
+    check_output_path(path, MAP_SUFFIXES, "a map")
     names = dict(enumerate(map(printable, class_names))) | {-1: "no label"}
-    classes = [] if labels is None else [int(label) for label in np.unique(labels)]
-    legend = [(names.get(label, str(label)), color(label)) for label in classes]
-    if check_output_path(path, MAP_SUFFIXES, "a map").suffix == ".svg":
-        write_text(path, _svg(points, point_labels, legend))
-    else:
-        write_atomically(path, lambda file: _png(file, points, point_labels, legend))
+    point_labels = np.zeros(len(points), int) if labels is None else labels
+    classes = [int(label) for label in np.unique(point_labels)]
+    with figure_file(path, MAP_INCHES, MAP_INCHES) as figure:
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set_axis_off()
+        dots = []
+        for label in classes:
+            x, y = points[point_labels == label].T
+            dots.append(axes.scatter(x, y, s=20, c=color(label), alpha=0.8))
+        if labels is not None:
+            axes.legend(
+                dots,
+                [names.get(label, str(label)) for label in classes],
+                loc="upper left",
+                bbox_to_anchor=(1, 1),
+                ncols=1 + len(classes) // MAX_LEGEND_ROWS,
+                markerscale=2,
+                frameon=False,
+            )
     return path
 
 
 def color(label: int) -> str:
     """The color of a class; gray for samples without a label."""
     return CLASS_COLORS[label % len(CLASS_COLORS)] if label >= 0 else NO_LABEL_COLOR
-
-
-def _position(x: float, y: float) -> tuple[float, float]:
-    """Pixel coordinates of a point in the unit square; the y axis of images points down."""
-    extent = PLOT_SIZE - 2 * MARGIN
-    return MARGIN + x * extent, MARGIN + (1 - y) * extent
-
-
-def _svg(points: np.ndarray, labels: np.ndarray, legend: list[tuple[str, str]]) -> str:
-    positions = [_position(x, y) for x, y in points.tolist()]
-    dots = "".join(
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color(label)}"/>'
-        for (x, y), label in zip(positions, labels.tolist(), strict=True)
-    )
-    entries = "".join(
-        f'<circle cx="{PLOT_SIZE + 20}" cy="{30 + 22 * i}" r="6" fill="{fill}"/>'
-        f'<text x="{PLOT_SIZE + 34}" y="{35 + 22 * i}">{escape(name)}</text>'
-        for i, (name, fill) in enumerate(legend)
-    )
-    width, height = PLOT_SIZE + LEGEND_WIDTH, PLOT_SIZE
-    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    style = 'font-family="sans-serif" font-size="14" fill-opacity="0.8"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{dots}{entries}</svg>\n'
-
-
-def _png(file: BinaryIO, points: np.ndarray, labels: np.ndarray, legend: list[tuple[str, str]]) -> None:
-    from PIL import Image, ImageDraw
-
-    scale = 2  # drawn at twice the size and scaled down for smooth edges
-    width, height = PLOT_SIZE + LEGEND_WIDTH, PLOT_SIZE
-    image = Image.new("RGB", (width * scale, height * scale), "white")
-    draw = ImageDraw.Draw(image)
-
-    def dot(x: float, y: float, radius: float, fill: str) -> None:
-        box = [scale * (x - radius), scale * (y - radius), scale * (x + radius), scale * (y + radius)]
-        draw.ellipse(box, fill=fill)
-
-    for (x, y), label in zip(points.tolist(), labels.tolist(), strict=True):
-        dot(*_position(x, y), 3, color(label))
-    for i, (name, fill) in enumerate(legend):
-        dot(PLOT_SIZE + 20, 30 + 22 * i, 6, fill)
-        draw.text((scale * (PLOT_SIZE + 34), scale * (22 + 22 * i)), name, fill="black", font_size=14 * scale)
-    image.resize((width, height), Image.Resampling.LANCZOS).save(file, "PNG")

@@ -2,7 +2,7 @@
 
 from imix.reproduce.datasets import recipe_for, title_of
 from imix.reproduce.experiment import Cell, Experiment, with_settings
-from imix.reproduce.recipes import paper_number, shorten, training, transfer_row
+from imix.reproduce.recipes import build_experiment, paper_number, training, transfer_row
 from imix.reproduce.tables import CIFAR_DESCRIPTION
 from imix.settings import METHODS
 
@@ -72,10 +72,14 @@ FIGURE3 = Experiment(
     note="The paper states the range, 1% to 100%; the values in between are our choice.",
 )
 
-_figureC1 = tuple(
-    Cell(transfer_row("cifar10", name), column, training("cifar10", "npair", mix, epochs=1000), name, "map")
-    for name in ("cifar10", "cifar100")
-    for column, mix in (("N-pair", "none"), ("N-pair + i-Mix", "mixup"))
+FIGUREC1 = build_experiment(
+    "figureC1",
+    "t-SNE maps of the features",
+    CIFAR_DESCRIPTION,
+    [
+        Cell(transfer_row("cifar10", name), column, training("cifar10", "npair", mix, epochs=1000), name, "map")
+        for name in ("cifar10", "cifar100")
+        for column, mix in (("N-pair", "none"), ("N-pair + i-Mix", "mixup"))
+    ],
 )
-FIGUREC1 = Experiment("figureC1", "t-SNE maps of the features", _figureC1, shorten(_figureC1), CIFAR_DESCRIPTION)
 FIGURES = (FIGURE2, FIGURE3, FIGUREC1)

@@ -4,11 +4,11 @@ The settings themselves are part of the data set records (`imix.data.named`). Th
 it differs from the paper, because it produced the numbers; docs/paper.md lists the differences.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from imix.reproduce.datasets import protocol_for, recipe_for, title_of
-from imix.reproduce.experiment import Cell, PaperNumber, Training, with_settings
+from imix.reproduce.experiment import Cell, Experiment, PaperNumber, Training, with_settings
 from imix.settings import METHODS, DataSettings, Settings
 
 Paper = tuple[float, ...] | float | None  # a mean and standard deviation, a mean, or nothing
@@ -23,13 +23,16 @@ def training(data: str, method: str, mix: str = "none", fraction: float = 1.0, *
     return Training(data, Settings(**({**recipe.settings, "method": method, "mix": mix} | settings)), data_settings)
 
 
-def shorten(cells: Iterable[Cell], **settings: Any) -> tuple[Cell, ...]:
-    """The cells at the short budget, which takes a GPU a few minutes per training."""
-    shortened = []
+def build_experiment(
+    name: str, title: str, description: str, cells: Sequence[Cell], short_epochs: int | None = None, **options: Any
+) -> Experiment:
+    """An experiment whose short budget, described by `description`, follows from the recipes of its data sets."""
+    short = []
     for cell in cells:
         recipe = recipe_for(cell.training.data)
-        shortened.append(with_settings(cell, {**recipe.short_settings, **settings}, {**recipe.short_data_settings}))
-    return tuple(shortened)
+        settings = recipe.short_settings | ({} if short_epochs is None else {"epochs": short_epochs})
+        short.append(with_settings(cell, settings, recipe.short_data_settings))
+    return Experiment(name, title, tuple(cells), tuple(short), description, **options)
 
 
 def paper_number(value: Paper) -> PaperNumber | None:

@@ -4,7 +4,7 @@
     OUT/table1.csv       results, one line per number of each run
     OUT/maps/            maps of features
     OUT/table1.md        one table next to the paper's numbers
-    OUT/paper.html       the same for all tables and figures with results
+    OUT/figure2.svg      one figure
 
 Results that exist are not computed again, so repeating a command that was stopped continues it.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from imix._version import __version__
 from imix.errors import InputError, RunFolderBusy, TrainingError
+from imix.reports.figure import require_matplotlib
 from imix.reproduce.ambiguities import Ambiguities
 from imix.reproduce.jobs import Job, all_jobs, remaining_jobs
 from imix.reproduce.page import write_pages
@@ -42,7 +43,7 @@ def reproduce(
     part: tuple[int, int] = (0, 1),
     out: str | Path = "imix-paper",
     progress: bool = True,
-) -> Path:
+) -> list[Path]:
     """Reproduce tables and figures of the paper; results that exist are not computed again.
 
     Parameters
@@ -71,8 +72,8 @@ def reproduce(
 
     Returns
     -------
-    Path
-        The page that compares the results with the paper, OUT/paper.html.
+    list of Path
+        The Markdown pages that compare the results with the paper, one for each table or figure.
 
     Raises
     ------
@@ -87,6 +88,8 @@ def reproduce(
     for device in devices:
         pick_device(device)  # raises if it is not available
     requests = select_requests([names] if isinstance(names, str) else names, budget, ambiguities, rows, columns, seeds)
+    if any(request.experiment.name.startswith("figure") for request in requests):
+        require_matplotlib()
     index, n_parts = part
     if not 0 <= index < n_parts:
         raise InputError(f"part must be I/N with I from 0 to N - 1; got {index}/{n_parts}")
@@ -107,10 +110,10 @@ def reproduce(
             failures += outcome.failures
             status = "; ".join([f"{outcome.seconds:.0f} s", *map(str, outcome.failures)])
             log(f"[{n_done}/{len(jobs)}] {job.name}: {status}")
-    page = write_pages(out, requests, budget, ambiguities)
+    pages = write_pages(out, requests, budget, ambiguities)
     if failures:
         raise _combine(failures, len(jobs))
-    return page
+    return pages
 
 
 def _combine(failures: Sequence[Failure], n_jobs: int) -> Failure:

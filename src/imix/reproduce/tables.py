@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from imix.reproduce.datasets import is_table, title_of
-from imix.reproduce.experiment import Cell, Experiment
+from imix.reproduce.experiment import Cell
 from imix.reproduce.recipes import (
     Paper,
     accuracy_cell,
+    build_experiment,
     epochs,
     pair,
     paper_number,
-    shorten,
     training,
     transfer_row,
 )
@@ -38,36 +38,32 @@ MOCO = {  # with augmentation; shared by tables 1 to 4
     "imagenet": pair("imagenet", "moco", (70.9, 71.3), {}, {"mix": "cutmix"}),
 }
 
-_table1 = (
-    *pair("cifar10", "npair", ((93.3, 0.1), (95.6, 0.2)), *epochs(2000, 4000)),
-    *MOCO["cifar10"],
-    *pair("cifar10", "byol", ((94.2, 0.2), (96.3, 0.2)), *epochs(1000, 2000)),
-    *pair("cifar100", "npair", ((70.8, 0.4), (75.8, 0.3)), *epochs(4000, 2000)),
-    *MOCO["cifar100"],
-    *pair("cifar100", "byol", ((72.7, 0.4), (78.6, 0.2)), *epochs(1000, 4000)),
-    *pair("speech_commands", "npair", ((94.9, 0.1), (98.3, 0.1)), {}, {}),
-    *MOCO["speech_commands"],
-    *pair("speech_commands", "byol", ((94.8, 0.2), (98.3, 0.0)), {}, {}),
-    *pair("covtype", "npair", ((68.5, 0.3), (72.1, 0.2)), {}, {}),
-    *MOCO["covtype"],
-    *pair("covtype", "byol", ((72.1, 0.2), (74.1, 0.2)), {}, NO_MASKING),
-)
-TABLE1 = Experiment(
+TABLE1 = build_experiment(
     "table1",
     "Contrastive learning and i-Mix in different domains",
-    _table1,
-    shorten(_table1),
     f"CIFAR: {CIFAR_DESCRIPTION}; {SPEECH_DESCRIPTION}; CovType as in the paper",
+    [
+        *pair("cifar10", "npair", ((93.3, 0.1), (95.6, 0.2)), *epochs(2000, 4000)),
+        *MOCO["cifar10"],
+        *pair("cifar10", "byol", ((94.2, 0.2), (96.3, 0.2)), *epochs(1000, 2000)),
+        *pair("cifar100", "npair", ((70.8, 0.4), (75.8, 0.3)), *epochs(4000, 2000)),
+        *MOCO["cifar100"],
+        *pair("cifar100", "byol", ((72.7, 0.4), (78.6, 0.2)), *epochs(1000, 4000)),
+        *pair("speech_commands", "npair", ((94.9, 0.1), (98.3, 0.1)), {}, {}),
+        *MOCO["speech_commands"],
+        *pair("speech_commands", "byol", ((94.8, 0.2), (98.3, 0.0)), {}, {}),
+        *pair("covtype", "npair", ((68.5, 0.3), (72.1, 0.2)), {}, {}),
+        *MOCO["covtype"],
+        *pair("covtype", "byol", ((72.1, 0.2), (74.1, 0.2)), {}, NO_MASKING),
+    ],
     seeds=5,
 )
 
-_table2 = (*MOCO["imagenet100"], *MOCO["imagenet"], *MOCO["higgs100k"], *MOCO["higgs1m"])
-TABLE2 = Experiment(
+TABLE2 = build_experiment(
     "table2",
     "MoCo v2 and i-Mix on larger data",
-    _table2,
-    shorten(_table2),
     f"{IMAGENET_DESCRIPTION}; {HIGGS_DESCRIPTION}",
+    [*MOCO["imagenet100"], *MOCO["imagenet"], *MOCO["higgs100k"], *MOCO["higgs1m"]],
 )
 
 
@@ -84,91 +80,86 @@ def _without_augmentation(
 
 TABLE3_DATA = ("cifar10", "cifar100", "speech_commands", "covtype", "higgs100k", "higgs1m")
 _INPUT_MIX = {"input_mix": 2}
-_table3 = (
-    *_without_augmentation("cifar10", ((47.7, 1.3), (83.4, 0.4)), {"epochs": 500}, {"epochs": 1000} | _INPUT_MIX),
-    *_without_augmentation("cifar100", ((24.7, 0.7), (54.0, 0.5)), {"epochs": 1000}, {"epochs": 500} | _INPUT_MIX),
-    *_without_augmentation("speech_commands", ((76.9, 1.7), (92.8, 0.5)), *2 * [{"temperature": 0.2}]),
-    *_without_augmentation("covtype", ((69.6, 0.3), (73.1, 0.1)), {}, {}),
-    *_without_augmentation("higgs100k", (64.2, 71.8), {}, {}),
-    *_without_augmentation("higgs1m", (65.5, 72.9), {}, {}),
-    *(
-        accuracy_cell(
-            "MoCo v2 + i-Mix, no InputMix",
-            paper,
-            data,
-            "moco",
-            "mixup",
-            row=_no_augmentation(data),
-            augment="none",
-            epochs=n_epochs,
-        )
-        for data, paper, n_epochs in (("cifar10", 75.1, 1000), ("cifar100", 50.7, 500))
-    ),
-    *(cell for data in TABLE3_DATA for cell in MOCO[data]),
-)
-TABLE3 = Experiment(
+TABLE3 = build_experiment(
     "table3",
     "MoCo v2 and i-Mix without and with augmentation",
-    _table3,
-    shorten(_table3),
     f"CIFAR: {CIFAR_DESCRIPTION}; {SPEECH_DESCRIPTION}; CovType as in the paper; {HIGGS_DESCRIPTION}",
+    [
+        *_without_augmentation("cifar10", ((47.7, 1.3), (83.4, 0.4)), {"epochs": 500}, {"epochs": 1000} | _INPUT_MIX),
+        *_without_augmentation("cifar100", ((24.7, 0.7), (54.0, 0.5)), {"epochs": 1000}, {"epochs": 500} | _INPUT_MIX),
+        *_without_augmentation("speech_commands", ((76.9, 1.7), (92.8, 0.5)), *2 * [{"temperature": 0.2}]),
+        *_without_augmentation("covtype", ((69.6, 0.3), (73.1, 0.1)), {}, {}),
+        *_without_augmentation("higgs100k", (64.2, 71.8), {}, {}),
+        *_without_augmentation("higgs1m", (65.5, 72.9), {}, {}),
+        *(
+            accuracy_cell(
+                "MoCo v2 + i-Mix, no InputMix",
+                paper,
+                data,
+                "moco",
+                "mixup",
+                row=_no_augmentation(data),
+                augment="none",
+                epochs=n_epochs,
+            )
+            for data, paper, n_epochs in (("cifar10", 75.1, 1000), ("cifar100", 50.7, 500))
+        ),
+        *(cell for data in TABLE3_DATA for cell in MOCO[data]),
+    ],
     seeds=5,
     note="Without augmentation, i-Mix on images is combined with InputMix of two samples.",
 )
 
 
-def _transfer_pair(data: str, eval_data: str, papers: tuple[Paper, Paper]) -> list[Cell]:
-    n_epochs = {"cifar10": (1000, 4000), "cifar100": (1000, 2000)}[data]
-    return pair(data, "moco", papers, *epochs(*n_epochs), row=transfer_row(data, eval_data), eval_data=eval_data)
+def _moco_on(data: str, row: str, eval_data: str, papers: tuple[Paper, Paper], measure: str = "linear") -> list[Cell]:
+    """The trainings of `MOCO[data]`, measured on `eval_data`."""
+    return [
+        Cell(row, cell.column, cell.training, eval_data, measure, paper_number(paper))
+        for cell, paper in zip(MOCO[data], papers, strict=True)
+    ]
 
 
-_table4a = (
-    *_transfer_pair("cifar10", "cifar10", ((93.5, 0.2), (96.1, 0.1))),
-    *_transfer_pair("cifar10", "cifar100", ((64.1, 0.4), (70.8, 0.4))),
-    *_transfer_pair("cifar100", "cifar10", ((85.9, 0.3), (90.0, 0.4))),
-    *_transfer_pair("cifar100", "cifar100", ((71.6, 0.1), (78.1, 0.3))),
+TABLE4A = build_experiment(
+    "table4a",
+    "Transfer between CIFAR-10 and CIFAR-100",
+    CIFAR_DESCRIPTION,
+    [
+        *_moco_on("cifar10", "CIFAR-10 → CIFAR-10", "cifar10", ((93.5, 0.2), (96.1, 0.1))),
+        *_moco_on("cifar10", "CIFAR-10 → CIFAR-100", "cifar100", ((64.1, 0.4), (70.8, 0.4))),
+        *_moco_on("cifar100", "CIFAR-100 → CIFAR-10", "cifar10", ((85.9, 0.3), (90.0, 0.4))),
+        *_moco_on("cifar100", "CIFAR-100 → CIFAR-100", "cifar100", ((71.6, 0.1), (78.1, 0.3))),
+    ],
+    seeds=5,
 )
-TABLE4A = Experiment(
-    "table4a", "Transfer between CIFAR-10 and CIFAR-100", _table4a, shorten(_table4a), CIFAR_DESCRIPTION, seeds=5
-)
-
-_table4b = tuple(
-    Cell(row, cell.column, cell.training, "voc", measure, paper_number(paper))
-    for row, measure, papers in (
-        ("AP", "ap", ((57.3, 0.1), (57.5, 0.4))),
-        ("AP50", "ap50", ((82.5, 0.2), (82.7, 0.2))),
-        ("AP75", "ap75", ((63.8, 0.3), (64.2, 0.7))),
-    )
-    for cell, paper in zip(MOCO["imagenet"], papers, strict=True)
-)
-TABLE4B = Experiment(
+TABLE4B = build_experiment(
     "table4b",
     "Object detection on VOC with encoders trained on ImageNet",
-    _table4b,
-    shorten(_table4b),
     f"{IMAGENET_DESCRIPTION}, 2,000 fine-tuning steps",
+    [
+        *_moco_on("imagenet", "AP", "voc", ((57.3, 0.1), (57.5, 0.4)), "ap"),
+        *_moco_on("imagenet", "AP50", "voc", ((82.5, 0.2), (82.7, 0.2)), "ap50"),
+        *_moco_on("imagenet", "AP75", "voc", ((63.8, 0.3), (64.2, 0.7)), "ap75"),
+    ],
     note="The paper's standard deviations are over runs of the detector with one encoder.",
 )
 
 
 def _transfer_cells(
-    numbers: Mapping[tuple[str, str], tuple[Paper, ...]], columns: list[tuple[str, str, str]]
-) -> tuple[Cell, ...]:
-    """The accuracy of each column (method, mix, title) for each row (data set, evaluation data set)."""
-    return tuple(
-        accuracy_cell(
+    numbers: Mapping[tuple[str, str], tuple[Paper, ...]], columns: list[tuple[str, str, str, str]]
+) -> list[Cell]:
+    """One row for each (data set, evaluation data set), and one column for each (method, mix, measure, title)."""
+    return [
+        Cell(
+            transfer_row(data, eval_data),
             column,
-            paper,
-            data,
-            method,
-            mix,
-            row=transfer_row(data, eval_data),
-            eval_data=eval_data,
-            epochs=1000,
+            training(data, method, mix, epochs=1000),
+            eval_data,
+            measure,
+            paper_number(paper),
         )
         for (data, eval_data), papers in numbers.items()
-        for (method, mix, column), paper in zip(columns, papers, strict=True)
-    )
+        for (method, mix, measure, column), paper in zip(columns, papers, strict=True)
+    ]
 
 
 TABLE_C1_NUMBERS = {  # N-pair and SimCLR, each without mixing, with i-MixUp and with i-CutMix
@@ -178,17 +169,16 @@ TABLE_C1_NUMBERS = {  # N-pair and SimCLR, each without mixing, with i-MixUp and
     ("cifar100", "cifar100"): ((68.7, 0.2), (72.3, 0.2), (72.3, 0.4), (68.7, 0.2), (72.3, 0.2), (71.7, 0.2)),
 }
 TABLE_C1_COLUMNS = [
-    (method, mix, f"{METHODS[method]}{suffix}")
+    (method, mix, "linear", f"{METHODS[method]}{suffix}")
     for method in ("npair", "simclr")
     for mix, suffix in (("none", ""), ("mixup", " + i-MixUp"), ("cutmix", " + i-CutMix"))
 ]
-_tableC1 = _transfer_cells(TABLE_C1_NUMBERS, TABLE_C1_COLUMNS)
-TABLEC1 = Experiment(
+TABLEC1 = build_experiment(
     "tableC1",
     "N-pair and SimCLR, i-MixUp and i-CutMix",
-    _tableC1,
-    shorten(_tableC1, epochs=100),
     CIFAR_100_EPOCHS_DESCRIPTION,
+    _transfer_cells(TABLE_C1_NUMBERS, TABLE_C1_COLUMNS),
+    short_epochs=100,
     seeds=5,
     note="SimCLR with mixing uses batches of 128 and half the learning rate, because it needs twice the memory.",
 )
@@ -200,17 +190,16 @@ TABLE_C2_NUMBERS = {  # SimCLR, N-pair, N-pair + i-Mix, and their supervised ver
     ("cifar100", "cifar100"): ((68.7, 0.2), (68.7, 0.2), (72.3, 0.2), (74.3, 0.2), (74.6, 0.3), (78.4, 0.2)),
 }
 TABLE_C2_COLUMNS = [
-    (method, mix, f"{METHODS[method]}{suffix}")
+    (method, mix, "linear", f"{METHODS[method]}{suffix}")
     for simclr, npair in (("simclr", "npair"), ("supclr", "supnpair"))
     for method, mix, suffix in ((simclr, "none", ""), (npair, "none", ""), (npair, "mixup", " + i-Mix"))
 ]
-_tableC2 = _transfer_cells(TABLE_C2_NUMBERS, TABLE_C2_COLUMNS)
-TABLEC2 = Experiment(
+TABLEC2 = build_experiment(
     "tableC2",
     "Self-supervised and supervised contrastive learning",
-    _tableC2,
-    shorten(_tableC2, epochs=100),
     CIFAR_100_EPOCHS_DESCRIPTION,
+    _transfer_cells(TABLE_C2_NUMBERS, TABLE_C2_COLUMNS),
+    short_epochs=100,
     seeds=5,
     note="The paper does not specify the supervised losses completely: here they use the same temperature as the "
     "others and no factor in front.",
@@ -223,41 +212,27 @@ TABLE_C3_NUMBERS = {  # FED, training accuracy and test accuracy, each without a
     ("cifar100", "cifar100"): (30.4, 13.3, 85.6, 79.0, 68.7, 72.3),
 }
 TABLE_C3_COLUMNS = [
-    (measure, mix, f"{title}, N-pair{suffix}")
+    ("npair", mix, measure, f"{title}, N-pair{suffix}")
     for measure, title in (("fed", "FED"), ("training", "training"), ("linear", "test"))
     for mix, suffix in (("none", ""), ("mixup", " + i-Mix"))
 ]
-_tableC3 = tuple(
-    Cell(
-        transfer_row(data, eval_data),
-        column,
-        training(data, "npair", mix, epochs=1000),
-        eval_data,
-        measure,
-        paper_number(paper),
-    )
-    for (data, eval_data), papers in TABLE_C3_NUMBERS.items()
-    for (measure, mix, column), paper in zip(TABLE_C3_COLUMNS, papers, strict=True)
-)
-TABLEC3 = Experiment(
+TABLEC3 = build_experiment(
     "tableC3",
     "Distance between training and test features (FED, x 10^-4), training and test accuracy",
-    _tableC3,
-    shorten(_tableC3),
     CIFAR_DESCRIPTION,
+    _transfer_cells(TABLE_C3_NUMBERS, TABLE_C3_COLUMNS),
 )
 
-_classifiers = (
-    *pair("cifar10", "supervised", (95.5, 96.6), *epochs(1000, 1000)),
-    *pair("cifar100", "supervised", (78.9, 82.2), *epochs(1000, 1000)),
-    *pair("speech_commands", "supervised", (98.0, None), {}, {}),
-)
-CLASSIFIERS = Experiment(
+CLASSIFIERS = build_experiment(
     "supervised",
     "Classifiers trained end to end, without and with MixUp",
-    _classifiers,
-    shorten(_classifiers, epochs=100),
     f"CIFAR: {CIFAR_100_EPOCHS_DESCRIPTION}; {SPEECH_DESCRIPTION.replace('110', '100')}",
+    [
+        *pair("cifar10", "supervised", (95.5, 96.6), *epochs(1000, 1000)),
+        *pair("cifar100", "supervised", (78.9, 82.2), *epochs(1000, 1000)),
+        *pair("speech_commands", "supervised", (98.0, None), {}, {}),
+    ],
+    short_epochs=100,
     note="The paper does not say how they were trained. Here they are trained like the other rows, with the same "
     "views, and measured with a linear classifier on the frozen encoder.",
 )

@@ -20,7 +20,7 @@ from imix.run import checkpoint
 from imix.runtime import distributed
 from imix.runtime.interrupts import stop_requested
 from imix.runtime.rng import epoch_order
-from imix.runtime.sync_bn import SyncBatchNorm
+from imix.runtime.sync_bn import convert_sync_bn
 from imix.train.health import health
 from imix.train.logs import Log
 from imix.train.monitor import TrainingMonitor, training_advice
@@ -50,7 +50,7 @@ def train(
 
     make_views = prepare(setup)
     if world > 1 and settings.sync_bn:
-        SyncBatchNorm.convert(learner)
+        convert_sync_bn(learner, device)
     optimizer, epoch, step, losses = _start_or_resume(setup, state)  # losses: those not yet recorded
     peak_lr = learning_rate(settings, batch_size, warmup_epochs(settings), 0, steps_per_epoch)
     monitor = TrainingMonitor(

@@ -1,17 +1,22 @@
 """Higgs: the drawn training rows, the test rows and missing files."""
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 
 from imix import DataSettings, InputError
 from imix.data import load
-from imix.data.named import _higgs, higgs1m, higgs100k
+from imix.data.named import DATASETS, _higgs
 
 
 def test_higgs_draws_its_training_rows_and_tests_on_the_last_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(_higgs, "N_TEST", 50)
-    monkeypatch.setattr(higgs100k, "N_TRAIN", 30)
-    monkeypatch.setattr(higgs1m, "N_TRAIN", 60)
+    for name, n_train in (("higgs100k", 30), ("higgs1m", 60)):
+        record = DATASETS[name]
+        assert record.load.keywords == {"n_train": record.n_train}
+        monkeypatch.setitem(DATASETS, name, replace(record, load=partial(record.load, n_train=n_train)))
     rows = np.random.default_rng(0).normal(size=(200, 29))
     rows[:, 0] = np.arange(200) % 2
     np.savetxt(tmp_path / "HIGGS.csv", rows, delimiter=",")

@@ -1,38 +1,15 @@
 """The named data sets, one file each. Nothing here imports torch, so that listing them is fast."""
 
-from imix.data.named import (
-    cifar10,
-    cifar100,
-    covtype,
-    digits,
-    higgs1m,
-    higgs100k,
-    imagenet,
-    imagenet100,
-    speech_commands,
-    speech_commands_v2,
-    voc,
-)
+from importlib import import_module
+from pkgutil import iter_modules
+
 from imix.data.named.record import NamedDataset, PaperRecipe
 
 __all__ = ["DATASETS", "NamedDataset", "PaperRecipe", "list_datasets"]
 
-DATASETS: dict[str, NamedDataset] = {
-    module.DATASET.name: module.DATASET
-    for module in (
-        digits,
-        cifar10,
-        cifar100,
-        imagenet,
-        imagenet100,
-        speech_commands,
-        speech_commands_v2,
-        covtype,
-        higgs100k,
-        higgs1m,
-        voc,
-    )
-}
+_modules = [module.name for module in iter_modules(__path__) if module.name != "record" and module.name[0] != "_"]
+_records: list[NamedDataset] = [import_module(f"imix.data.named.{name}").DATASET for name in _modules]
+DATASETS = {record.name: record for record in _records}
 
 
 def list_datasets() -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from imix.data.cache import CACHE
 from imix.data.named.record import PaperRecipe
 from imix.errors import InputError, first_line
+from imix.settings import DataSettings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,12 +34,12 @@ class CifarFiles(NamedTuple):
     """Bytes in front of the pixels of each record; the last of them is the class."""
 
 
-def load_cifar(name: str, files: CifarFiles, class_names: str, data_dir: str | None) -> "RawData":
-    """Read NAME.npz or the binary files in `data_dir`, or else use torchvision, which verifies checksums."""
+def load_cifar(name: str, files: CifarFiles, class_names: str, data_settings: DataSettings) -> "RawData":
+    """Read NAME.npz or the binary files in data_dir, or else use torchvision, which verifies checksums."""
     from imix.runtime.distributed import rank_0_first
 
     with rank_0_first():  # it downloads the data for all ranks
-        raw = _read(name, files, class_names.split(), data_dir)
+        raw = _read(name, files, class_names.split(), data_settings.data_dir)
     return raw._replace(class_names=class_names.split(), augment="cifar")
 
 

@@ -1,13 +1,9 @@
-"""CIFAR-100: color images of 32 x 32 pixels, 100 classes."""
+"""CIFAR-100: 50,000 training and 10,000 test images of 32 x 32 pixels, in color, 100 classes."""
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 from imix.data.named._cifar import RECIPE, CifarFiles, load_cifar
 from imix.data.named.record import DOWNLOADED, NamedDataset
-from imix.settings import DataSettings
-
-if TYPE_CHECKING:
-    from imix.data.arrays import RawData
 
 FILES = CifarFiles(
     folder="cifar-100-binary",
@@ -28,11 +24,6 @@ CLASS_NAMES = """
 """
 
 
-def load(data_settings: DataSettings) -> "RawData":
-    """50,000 training and 10,000 test images of shape (3, 32, 32), uint8."""
-    return load_cifar("cifar100", FILES, CLASS_NAMES, data_settings.data_dir)
-
-
 DATASET = NamedDataset(
     name="cifar100",
     title="CIFAR-100",
@@ -43,6 +34,6 @@ DATASET = NamedDataset(
     n_train=50_000,
     n_classes=100,
     marker_files=("cifar100.npz", FILES.test, FILES.folder, FILES.python_folder),
-    load=load,
+    load=partial(load_cifar, "cifar100", FILES, CLASS_NAMES),
     recipe=RECIPE,
 )

@@ -1,21 +1,11 @@
-"""Higgs with 100,000 training rows, from the UCI repository: 28 numeric columns, 2 classes."""
+"""Higgs from the UCI repository, 28 numeric columns, 2 classes: 100,000 random training rows, 500,000 test rows."""
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 from imix.data.named._higgs import AVAILABILITY, FILES, build_recipe, load_higgs
 from imix.data.named.record import NamedDataset
-from imix.settings import DataSettings
-
-if TYPE_CHECKING:
-    from imix.data.arrays import RawData
 
 N_TRAIN = 100_000
-
-
-def load(data_settings: DataSettings) -> "RawData":
-    """100,000 training rows, drawn with a fixed seed, and 500,000 test rows."""
-    return load_higgs(data_settings, N_TRAIN)
-
 
 DATASET = NamedDataset(
     name="higgs100k",
@@ -27,6 +17,6 @@ DATASET = NamedDataset(
     n_train=N_TRAIN,
     n_classes=2,
     marker_files=FILES,
-    load=load,
+    load=partial(load_higgs, n_train=N_TRAIN),
     recipe=build_recipe(short_epochs=100),
 )

@@ -1,19 +1,9 @@
-"""ImageNet-1k: photographs of different sizes, 1,000 classes."""
+"""ImageNet-1k: 1,281,167 training and 50,000 validation photographs of different sizes, 1,000 classes."""
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 from imix.data.named._imagenet import AVAILABILITY, build_recipe, load_imagenet
 from imix.data.named.record import NamedDataset
-from imix.settings import DataSettings
-
-if TYPE_CHECKING:
-    from imix.data.source import Data
-
-
-def load(data_settings: DataSettings) -> "Data":
-    """1,281,167 training and 50,000 validation images, resized to 224 x 224 pixels by default."""
-    return load_imagenet("imagenet", data_settings)
-
 
 DATASET = NamedDataset(
     name="imagenet",
@@ -25,6 +15,6 @@ DATASET = NamedDataset(
     n_train=1_281_167,
     n_classes=1_000,
     marker_files=("train",),
-    load=load,
+    load=partial(load_imagenet, "imagenet"),
     recipe=build_recipe(short_data_settings={"image_size": 64, "fraction": 0.1}),
 )

@@ -1,21 +1,14 @@
-"""Speech Commands v0.02, with more words and speakers than the version of the paper."""
+"""Speech Commands v0.02, with more words and speakers than the version of the paper.
 
-from typing import TYPE_CHECKING
+84,843 training clips, 8,484 silent training clips and 11,005 test clips.
+"""
+
+from functools import partial
 
 from imix.data.named._speech_commands import N_CLASSES, OPTIONS, TEST_LIST, load_speech_commands
 from imix.data.named.record import DOWNLOADED, NamedDataset
-from imix.settings import DataSettings
-
-if TYPE_CHECKING:
-    from imix.data.source import Data
 
 NAME = "speech_commands_v0.02"  # also the name of the archive
-
-
-def load(data_settings: DataSettings) -> "Data":
-    """84,843 training clips, 8,484 silent training clips and 11,005 test clips."""
-    return load_speech_commands(NAME, NAME, data_settings)
-
 
 DATASET = NamedDataset(
     name=NAME,
@@ -27,5 +20,5 @@ DATASET = NamedDataset(
     n_train=93_327,
     n_classes=N_CLASSES,
     marker_files=(TEST_LIST, NAME),
-    load=load,
+    load=partial(load_speech_commands, NAME, NAME),
 )
