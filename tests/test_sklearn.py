@@ -29,6 +29,7 @@ def test_scikit_learns_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
 def test_a_pipeline_with_a_classifier_supports_cross_validation_and_grid_search():
     pipeline = make_pipeline(IMixTransformer(epochs=20, random_state=0), LogisticRegression(max_iter=1000))
     assert cross_val_score(pipeline, X, y, cv=2).mean() > 0.8

@@ -87,6 +87,7 @@ def test_views_are_float32_in_0_to_1():
         assert result.dtype == torch.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("views", [cifar(16), imagenet(16), PadCrop(2)])
 def test_views_compile_into_one_graph(views):
     x = images(16, 16, n=4)

@@ -20,6 +20,7 @@ def counted(communication):
     return communication.count_traffic("small", ranks=2)
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize("method", ["npair", "simclr", "moco", "byol"])
 def test_counted_collectives_and_bytes_match_the_formula(communication, counted, method):
     learner = communication.build_learner(method, "small")

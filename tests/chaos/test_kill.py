@@ -263,6 +263,7 @@ def start_command(*arguments):
     return subprocess.Popen(words, env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not LONG, reason="long form only (IMIX_CHAOS=long): takes minutes")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("run", range(20))

@@ -74,6 +74,7 @@ def test_boxes_are_flipped_together_with_their_image():
     assert target["boxes"].tolist() == [[2, 4, 12, 9]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", ["exception", "SIGTERM"])
 def test_a_resumed_fine_tuning_equals_an_uninterrupted_one(shapes, tmp_path, monkeypatch, cause):
     final_weights = record_final_weights(monkeypatch)

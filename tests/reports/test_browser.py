@@ -16,6 +16,8 @@ from imix.reports.groups import RunGroup
 
 from .helpers import HOSTILE, QUICK, content_of
 
+pytestmark = pytest.mark.subprocess  # Chromium
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 

@@ -41,6 +41,7 @@ def test_collapsed_features_are_projected_to_one_point():
         project_2d(np.full((60, 5), np.nan))
 
 
+@pytest.mark.slow
 def test_a_map_is_written_as_svg_and_png(runs, tmp_path):
     svg = draw_map(runs[0], tmp_path / "m.svg", samples=30).read_text()
     n_classes = len(re.findall("<text", svg))

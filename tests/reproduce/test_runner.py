@@ -20,6 +20,7 @@ def smoke(tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_every_cell_of_every_experiment_runs(smoke):
     requests = select_requests(["all"], "smoke")
     assert remaining_jobs(requests, smoke) == []
@@ -34,6 +35,7 @@ def test_every_cell_of_every_experiment_runs(smoke):
     assert len(list((smoke / "maps").iterdir())) == 4
 
 
+@pytest.mark.slow
 def test_finished_trainings_are_not_repeated(smoke, capsys):
     before = {path: path.stat().st_mtime_ns for path in (smoke / "runs").rglob("*.safetensors")}
     reproduce(["all"], budget="smoke", out=smoke)
@@ -48,6 +50,8 @@ def test_result_file_alone_determines_what_remains(smoke, tmp_path):
     assert len(remaining) == 24 and {job.seed for job in remaining} == {1}
 
 
+@pytest.mark.subprocess
+@pytest.mark.slow
 def test_parallel_results_equal_sequential_results(smoke, tmp_path):
     reproduce(["table1"], **CIFAR_ROW, columns=["MoCo v2", "BYOL"], out=tmp_path, devices=["cpu"] * 2, progress=False)
     sequential = {row.key: row.value for row in read_results(smoke / "table1.csv")}

@@ -64,6 +64,7 @@ def test_metrics_of_one_sample_or_of_zeros_are_finite():
         assert all(math.isfinite(value) for value in health(features, features).values())
 
 
+@pytest.mark.slow
 def test_health_metrics_are_logged_and_the_same_after_resuming(tmp_path):
     torch.manual_seed(0)
     x, settings = torch.randn(64, 6), replace(QUICK, epochs=30)

@@ -63,6 +63,7 @@ def test_augmentation_comes_from_the_settings_or_the_data_set(tmp_path, capsys):
         build_augment(Settings(augment="cifar"), load("digits"))
 
 
+@pytest.mark.slow
 def test_every_method_trains_on_augmented_images_and_resumes(tmp_path):
     np.savez(
         tmp_path / "cifar10.npz",

@@ -42,6 +42,7 @@ def test_a_non_finite_loss_stops_the_run_and_names_the_step(table, tmp_path):
     assert not (tmp_path / "run" / "checkpoint.pt").exists()
 
 
+@pytest.mark.slow
 def test_collapse_is_detected_and_explained(table):
     class Constant(nn.Module):
         width = 4
@@ -89,6 +90,7 @@ def test_zero_features_are_a_collapse():
         monitor.check_collapse(PATIENCE, 0.5, torch.zeros(8, 4))
 
 
+@pytest.mark.slow
 def test_an_ordinary_run_is_not_reported_as_collapse(table):
     imix.pretrain(table[0], replace(SMALL, epochs=CHECK_EVERY * PATIENCE), progress=False)
 

@@ -27,6 +27,7 @@ def test_bf16_trains_to_finite_weights(table):
         assert all(torch.isfinite(value).all() for value in weights(run).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_views_and_loss_compile_into_one_graph_each_and_give_the_same_loss(table, method):
     torch.compiler.reset()  # sizes that were seen before would count as changing

@@ -182,6 +182,7 @@ def test_a_long_field_in_the_first_row(tmp_path):
     assert len(load_text(tmp_path / "t.csv", "t,b\n" + "x" * 140_000 + ",1.5\nx,2.5\n").train) == 2
 
 
+@pytest.mark.slow
 def test_many_columns_that_become_text_late_are_read_in_a_few_passes(tmp_path, monkeypatch):
     passes = []
     write_to_disk = csv_file._write_to_disk
