@@ -155,7 +155,7 @@ def _evaluation_settings(groups: list[RunGroup]) -> str:
     for column in dict.fromkeys(column for group in groups for column in group.results):
         result = next(group.results[column][0] for group in groups if group.results.get(column))
         used = [f"{name} {value}" for name, value in result.hyperparameters.items() if name != "seed"]
-        lines.append(html.escape(f"{column}: {', '.join([*used, str(result.split)])}"))
+        lines.append(html.escape(f"{column}: {', '.join([*used, *result.conditions])}"))
     return "<br>".join(lines)
 
 

@@ -23,7 +23,7 @@ from torch import nn
 
 from imix.data import Table
 from imix.data.loading import IN_MEMORY_NAME
-from imix.errors import StorageError
+from imix.errors import InputError, StorageError, first_line
 from imix.files import append_jsonl, read_jsonl, read_metrics
 from imix.run.config import Architecture, DataConfig, RunConfig, read_config
 from imix.run.result import Result
@@ -92,8 +92,9 @@ class Run:
         for line in read_jsonl(self.path / "evaluations.jsonl"):
             try:
                 results.append(Result.from_json(line))
-            except (TypeError, ValueError, KeyError, AttributeError):
-                print(f"{self.path}/evaluations.jsonl: skipped a line that is not a result", file=sys.stderr)
+            except InputError as error:
+                reason = first_line(error)
+                print(f"{self.path}/evaluations.jsonl: skipped a line that is not a result: {reason}", file=sys.stderr)
         return results
 
     def add_result(self, result: Result) -> None:
@@ -154,7 +155,9 @@ def as_run(run: "Run | nn.Module | str | Path") -> Run:
         return load_run(run)
     encoder = run.encoder if isinstance(run, Method) else run
     model = nn.Sequential(OrderedDict(preprocess=nn.Identity(), encoder=encoder))
-    return Run(model, RunConfig(Settings(), DataConfig(IN_MEMORY_NAME), Architecture("custom", None)))
+    data = DataConfig(IN_MEMORY_NAME, 0, None, DataSettings(), table=None, fingerprint=None)
+    architecture = Architecture("custom", None, groups=(), standardize=False, clip=None)
+    return Run(model, RunConfig(Settings(), data, architecture, ranks=1, user_supplied={}, versions={}))
 
 
 def clear_run_folder(path: Path) -> None:

@@ -1,8 +1,10 @@
 """The result of an evaluation."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from imix.errors import InputError
+from imix.typed_json import build
 
 MAIN_METRIC = {"fed": "distance", "detection": "ap"}  # by protocol; "accuracy" for the others
 METRIC_LABELS = {
@@ -120,32 +122,35 @@ class Result:
         """The main metric with its unit, for printing."""
         return f"{self.scaled:.2f}{'e-4' if self.is_distance else ' %'}"
 
+    @property
+    def conditions(self) -> list[str]:
+        """The split, label and options of the evaluation, for printing."""
+        parts = ["inputs instead of features"] if self.inputs else []
+        parts += [str(self.split)]
+        parts += [f"random crops ({self.random_crops})"] if self.random_crops else []
+        parts += ["restandardized"] if self.restandardized else []
+        parts += [f"label {self.label}"] if self.label else []
+        return parts
+
     def __str__(self) -> str:
         others = [
             f"{METRIC_LABELS.get(name, name)}: {100 * value:.2f} %"
             for name, value in self.metrics.items()
             if name != self.metric
         ]
-        others += [f"lr {self.details['lr']:g}"] if "lr" in self.details else []
-        options = [f"{name} {value}" for name, value in self.hyperparameters.items()]
-        options += ["inputs instead of features"] if self.inputs else []
-        options += [str(self.split)]
-        options += [f"random crops ({self.random_crops})"] if self.random_crops else []
-        options += ["restandardized"] if self.restandardized else []
-        options += [f"label {self.label}"] if self.label else []
+        others += [f"lr {self.details['lr']}"] if "lr" in self.details else []
+        hyperparameters = [f"{name} {value}" for name, value in self.hyperparameters.items()]
         summary = f"{self.protocol} on {self.data}: {self.formatted}" + (f" ({'; '.join(others)})" if others else "")
-        return f"{summary}\n  {', '.join(options)}"
+        return f"{summary}\n  {', '.join([*hyperparameters, *self.conditions])}"
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain values, as they are written to evaluations.jsonl."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Result":
-        """Parse a line of evaluations.jsonl; raises TypeError, ValueError or KeyError if it is not a result."""
-        result = cls(**{**value, "split": Split(**value["split"])})
-        texts = isinstance(result.protocol, str) and isinstance(result.data, str)
-        if not texts or not all(isinstance(number, int | float) for number in result.metrics.values()):
-            raise TypeError("not a result")
-        float(result.value)
+    def from_json(cls, value: dict[str, Any]) -> "Result":
+        """Parse a line of evaluations.jsonl; raises InputError if it is not a result."""
+        result = build(cls, value)
+        if result.metric not in result.metrics:
+            raise InputError(f"metrics.{result.metric} is missing")
         return result

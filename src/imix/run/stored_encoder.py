@@ -15,6 +15,7 @@ from imix.encoders.standardize import Standardize
 from imix.errors import InputError, first_line
 from imix.files import write_bytes
 from imix.run.config import Architecture, read_config
+from imix.typed_json import build
 
 
 def assemble(architecture: Architecture, encoder: nn.Module | None = None) -> nn.Sequential:
@@ -107,14 +108,9 @@ def read_encoder(path: str | Path) -> tuple[Architecture, dict[str, Tensor]]:
         with open(path, "rb") as opened, safe_open(_utf8_path(path, opened.fileno()), "pt") as file:
             header = json.loads((file.metadata() or {})["imix"])
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise InputError(f"{str(path)!r} is not an encoder written by imix: {error}") from error
-    try:
-        return Architecture.from_json(header), state
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise InputError(
-            f"{str(path)!r} is not an encoder written by imix: its header has no valid architecture"
-        ) from error
+        return build(Architecture, header, "architecture"), state
+    except (SafetensorError, KeyError, ValueError, OSError, RecursionError) as error:
+        raise InputError(f"{str(path)!r} is not an encoder written by imix: {first_line(error)}") from error
 
 
 def _utf8_path(path: Path, descriptor: int) -> str:
