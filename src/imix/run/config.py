@@ -17,13 +17,27 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class Architecture:
-    """Everything needed to build a run's model again, except its weights."""
+    """Everything needed to build a run's model again, except its weights.
 
-    encoder: str  # name, or "custom" for a user-supplied module
-    shape: tuple[int, ...] | None  # of a sample; None for samples with several fields
-    groups: tuple[int, ...]  # sizes of the column groups of a table
+    Parameters
+    ----------
+    encoder : str
+        Name of the encoder, or "custom" for a user-supplied module.
+    shape : tuple of int or None
+        Shape of a sample; None for samples with several fields.
+    groups : tuple of int
+        Widths of the feature groups of a table; empty for other data.
+    standardize : bool
+        Whether the model standardizes its inputs.
+    clip : Clip or None
+        Format of audio clips; None for other data.
+    """
+
+    encoder: str
+    shape: tuple[int, ...] | None
+    groups: tuple[int, ...]
     standardize: bool
-    clip: Clip | None  # format of audio clips
+    clip: Clip | None
 
     @property
     def is_custom(self) -> bool:
@@ -33,25 +47,57 @@ class Architecture:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """What a run knows about its training data."""
+    """What a run knows about its training data.
+
+    Parameters
+    ----------
+    name : str
+        Name or path of the data.
+    samples : int
+        Number of training samples.
+    shape : tuple of int or None
+        Shape of a sample; None for samples with several fields.
+    settings : DataSettings
+        The data options.
+    table : Table or None
+        How table columns are encoded as numbers; None for other data.
+    fingerprint : str or None
+        Hash of the samples; None if they are streamed.
+    """
 
     name: str
     samples: int
     shape: tuple[int, ...] | None
     settings: DataSettings
-    table: Table | None  # how columns become numbers
-    fingerprint: str | None  # hash of the samples; None if they are streamed
+    table: Table | None
+    fingerprint: str | None
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The content of config.json."""
+    """The content of config.json.
+
+    Parameters
+    ----------
+    settings : Settings
+        The training settings.
+    data : DataConfig
+        The training data.
+    architecture : Architecture
+        The model.
+    ranks : int
+        Number of ranks in training.
+    user_supplied : dict of str to str
+        Names of the user-supplied components, by role: method, mix, augment.
+    versions : dict of str to str
+        Versions of imix, torch and Python.
+    """
 
     settings: Settings
     data: DataConfig
     architecture: Architecture
     ranks: int
-    user_supplied: dict[str, str]  # names of the user's method, mix and augment
+    user_supplied: dict[str, str]
     versions: dict[str, str]
 
     def to_json(self) -> dict[str, Any]:

@@ -18,8 +18,18 @@ METRIC_LABELS = {
 class Split:
     """The training and test samples of an evaluation.
 
-    `held_out` means that the test samples are a random part of the training data, drawn with `seed`; `test_file` is a
-    separate test file; `unlabeled` counts samples that were ignored because they have no label.
+    Parameters
+    ----------
+    train, test : int
+        Numbers of training and test samples.
+    held_out : bool
+        Whether the test samples are a random part of the training data.
+    seed : int or None
+        Seed of that random part; None if nothing was drawn.
+    test_file : str or None
+        File or folder of the test samples, if it was given.
+    unlabeled : int
+        Number of samples that were ignored because they have no label.
     """
 
     train: int
