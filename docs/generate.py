@@ -20,6 +20,9 @@ SECTIONS = {
         "imix.settings.DataSettings",
         "imix.run.folder.Run",
         "imix.run.folder.load_run",
+        "imix.run.config.RunConfig",
+        "imix.run.config.DataConfig",
+        "imix.run.config.Architecture",
         "imix.train.bench.bench",
         "imix.train.bench.Throughput",
     ],
@@ -76,6 +79,7 @@ SECTIONS = {
     ],
     "Evaluation protocols": [
         "imix.run.result.Result",
+        "imix.run.result.Split",
         "imix.probes.linear.Linear",
         "imix.probes.knn.KNN",
         "imix.probes.pinv.PInv",

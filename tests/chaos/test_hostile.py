@@ -17,10 +17,13 @@ import imix
 from imix import InputError
 from imix.run import checkpoint
 from imix.run.config import read_config
+from imix.run.result import Result, Split
 from tests.chaos import corpus
 from tests.chaos.processes import SMALL, run_command, small_data
 
 SOURCE = Path(imix.__file__).parent
+ARCHITECTURE = {"encoder": "mlp:16-16", "shape": [6], "groups": [], "standardize": True, "clip": None}
+RUN_FILES = ("encoder.safetensors", "config.json", "checkpoint.pt", "metrics.jsonl", "evaluations.jsonl")
 FORBIDDEN_CALLS = ("eval", "exec", "pickle.load", "pickle.loads", "joblib.load", "os.system")
 
 
@@ -39,7 +42,7 @@ def finished(tmp_path_factory):
     """The folder of a finished run."""
     folder = tmp_path_factory.mktemp("finished") / "run"
     x, y = small_data()
-    imix.pretrain(x, SMALL, labels=y, out=folder, progress=False)
+    imix.evaluate(imix.pretrain(x, SMALL, labels=y, out=folder, progress=False), x, "knn", labels=y)
     return folder
 
 
@@ -50,6 +53,20 @@ def run(finished, tmp_path):
     for path in finished.iterdir():
         (tmp_path / "run" / path.name).write_bytes(path.read_bytes())
     return tmp_path / "run"
+
+
+def nested(depth):
+    """A list in a list in a list ..."""
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def assert_short(error):
+    """Assert that an error message is one short line."""
+    message = str(error.value)
+    assert len(message.splitlines()) == 1 and len(message) < 600
 
 
 def resume(run):
@@ -115,7 +132,7 @@ def test_a_checkpoint_with_invalid_values_is_refused(run, change):
         resume(run)
 
 
-@pytest.mark.parametrize("name", ["encoder.safetensors", "config.json", "checkpoint.pt", "metrics.jsonl"])
+@pytest.mark.parametrize("name", RUN_FILES)
 def test_a_run_file_with_changed_bytes_is_loaded_or_refused(run, name):
     original = (run / name).read_bytes()
     rng = np.random.default_rng(0)
@@ -125,7 +142,7 @@ def test_a_run_file_with_changed_bytes_is_loaded_or_refused(run, name):
             content[i] = rng.integers(256)
         (run / name).write_bytes(content[: rng.integers(1, len(content) + 1)])
         try:
-            imix.load_run(run)
+            _ = imix.load_run(run).evaluations
             checkpoint.load(run / "checkpoint.pt")
         except InputError:
             continue
@@ -139,20 +156,30 @@ def test_a_run_file_with_changed_bytes_is_loaded_or_refused(run, name):
         [],
         {},
         {"encoder": "small"},
-        {"encoder": "mlp:900000-900000-900000", "shape": [6], "groups": [], "standardize": True},
-        {"encoder": "mlp:16-16", "shape": [10**12], "groups": [], "standardize": True},
-        {"encoder": "mlp:16-16", "shape": ["x"], "groups": [], "standardize": True},
-        {"encoder": "mlp:16-16", "shape": [6], "groups": [3, -9], "standardize": True},
-        {"encoder": ["small"], "shape": [6], "groups": [], "standardize": True},
-        {"encoder": "__import__('os').system('true')", "shape": [6], "groups": [], "standardize": False},
-        {"encoder": "custom", "shape": [6], "groups": [], "standardize": False},
-        {"encoder": "mlp:16-16", "shape": [6], "groups": [], "standardize": True, "clip": {"sample_rate": 0}},
+        ARCHITECTURE | {"encoder": "mlp:900000-900000-900000"},
+        ARCHITECTURE | {"shape": [10**12]},
+        ARCHITECTURE | {"shape": ["x"]},
+        ARCHITECTURE | {"shape": "66"},
+        ARCHITECTURE | {"groups": [3, -9]},
+        ARCHITECTURE | {"encoder": ["small"]},
+        ARCHITECTURE | {"encoder": "__import__('os').system('true')"},
+        ARCHITECTURE | {"encoder": "custom"},
+        ARCHITECTURE | {"clip": {"sample_rate": 0}},
+        ARCHITECTURE | {"clip": {"volume": 3}},
+        ARCHITECTURE | {"weights": "elsewhere.pt"},
     ],
     ids=repr,
 )
 def test_an_encoder_file_with_a_false_architecture_is_refused_before_memory_is_allocated(tmp_path, architecture):
     save_file({"weight": torch.zeros(3)}, tmp_path / "encoder.safetensors", {"imix": json.dumps(architecture)})
-    with pytest.raises(InputError):
+    with pytest.raises(InputError) as error:
+        imix.load_encoder(tmp_path / "encoder.safetensors")
+    assert_short(error)
+
+
+def test_an_encoder_file_with_a_deeply_nested_header_is_refused(tmp_path):
+    save_file({"weight": torch.zeros(3)}, tmp_path / "encoder.safetensors", {"imix": "[" * 100_000})
+    with pytest.raises(InputError, match="not an encoder written by imix"):
         imix.load_encoder(tmp_path / "encoder.safetensors")
 
 
@@ -168,23 +195,80 @@ def test_an_encoder_file_that_claims_a_false_size_is_refused(tmp_path):
     "damage",
     [
         lambda config: [],
+        lambda config: config | {"format": None},
+        lambda config: config | {"format": [["x" * 1000] * 1000]},
         lambda config: config | {"settings": []},
         lambda config: config | {"settings": {"epochs": None}},
+        lambda config: config | {"settings": {"epochs": True}},
         lambda config: config | {"settings": {"method": "dino"}},
+        lambda config: config | {"settings": {"method": ["npair"]}},
         lambda config: config | {"settings": {"alpha": "x" * 1000}},
+        lambda config: config | {"settings": {"alpha": 10**4000}},
+        lambda config: config | {"settings": {"alpha": float("nan")}},
+        lambda config: config | {"settings": {"two\nlines" * 1000: 1}},
         lambda config: config | {"data": {"name": 3}},
         lambda config: config | {"data": config["data"] | {"settings": 7}},
+        lambda config: config | {"data": config["data"] | {"settings": {"test": 7}}},
+        lambda config: config | {"data": config["data"] | {"settings": {"columns": {"a": ["drop"]}}}},
+        lambda config: config | {"data": config["data"] | {"samples": "70"}},
+        lambda config: config | {"data": config["data"] | {"shape": "6"}},
+        lambda config: config | {"data": config["data"] | {"fingerprint": {}}},
+        lambda config: config | {"data": config["data"] | {"table": {"columns": 3, "ignored": {}}}},
         lambda config: config | {"architecture": None},
+        lambda config: config | {"architecture": config["architecture"] | {"shape": [6.5]}},
+        lambda config: config | {"architecture": config["architecture"] | {"clip": [1, 2, 3]}},
+        lambda config: config | {"ranks": "two"},
+        lambda config: config | {"user_supplied": {"mix": nested(500)}},
+        lambda config: config | {"versions": []},
         lambda config: {"settings": {}},
     ],
 )
 def test_an_invalid_config_is_refused(run, damage):
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps(damage(config)))
-    with pytest.raises(InputError, match=r"not a run folder|config\.json .* is damaged"):
+    with pytest.raises(InputError, match=r"not a run folder|config\.json .* is damaged|written in format") as error:
         read_config(run)
+    assert_short(error)
+    assert str(run) in str(error.value)
     with pytest.raises(InputError):
         resume(run)
+
+
+def test_lines_of_evaluations_that_are_not_results_are_skipped(run, capsys):
+    result = Result("knn", "digits", {"accuracy": 0.5}, {"k": 20}, Split(train=8, test=2))
+    good = result.to_json()
+    lines = [
+        good,
+        [],
+        3,
+        {},
+        good | {"protocol": 3},
+        good | {"data": None},
+        good | {"metrics": 0.5},
+        good | {"metrics": {}},
+        good | {"metrics": {"accuracy": "0.5"}},
+        good | {"metrics": {"accuracy": True}},
+        good | {"metrics": {"accuracy": 0.5, "x\ny" * 1000: None}},
+        good | {"protocol": "fed"},
+        good | {"hyperparameters": ["k", 20]},
+        good | {"split": None},
+        good | {"split": {"train": 8}},
+        good | {"split": {"train": 8, "test": "2 held out of train"}},
+        good | {"inputs": "no"},
+        good | {"confusion": [1, 2]},
+        good | {"confusion": [["<script>"]]},
+        good | {"classes": [{}]},
+        good | {"x\ny" * 1000: nested(500)},
+        good,
+    ]
+    (run / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    loaded = imix.load_run(run)
+    capsys.readouterr()
+    assert loaded.evaluations == [result, result]
+    messages = capsys.readouterr().err.splitlines()
+    assert len(messages) == len(lines) - 2
+    assert all(str(run) in message and "skipped" in message and len(message) < 600 for message in messages)
+    assert "50.0" in imix.report(loaded, run / "report.html").read_text()
 
 
 class PageParser(HTMLParser):

@@ -217,15 +217,14 @@ def test_a_truncated_line_does_not_damage_the_next_one(tmp_path):
     assert files.read_jsonl(path) == [{"value": 1}, {"value": 2}]
 
 
-# --- runs of other versions -------------------------------------------------------------------------------------------
+# --- settings that a config lacks or does not know --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("sections", "name"),
     [
         *((("settings",), "symmetric"), (("settings",), "milestones"), (("settings",), "warmup")),
-        *((("data", "settings"), "n_mels"), (("data",), "settings"), (("data",), "table")),
-        *((("architecture",), "clip"), (("architecture",), "groups")),
+        (("data", "settings"), "n_mels"),
     ],
 )
 def test_a_run_whose_config_lacks_a_setting_is_resumed_with_the_default(tmp_path, sections, name):
@@ -246,9 +245,9 @@ def test_an_unknown_setting_or_another_value_is_refused_by_name(tmp_path):
     path = tmp_path / "run" / "config.json"
     config = json.loads(path.read_text())
     path.write_text(json.dumps(config | {"settings": config["settings"] | {"sparkle": 3}}))
-    assert imix.load_run(tmp_path / "run").settings == SMALL
-    with pytest.raises(imix.InputError, match="its sparkle was 3, this version of imix does not have that setting"):
-        imix.pretrain(x, SMALL, out=tmp_path / "run", resume=True, progress=False)
+    for use in (imix.load_run, lambda folder: imix.pretrain(x, SMALL, out=folder, resume=True, progress=False)):
+        with pytest.raises(imix.InputError, match=r"config\.json .* is damaged: unknown key 'sparkle' in settings"):
+            use(tmp_path / "run")
     del config["settings"]["queue"]
     path.write_text(json.dumps(config))
     with pytest.raises(imix.InputError, match="its queue was 4096, now it is 40"):

@@ -120,10 +120,10 @@ def test_only_rank_0_prints_the_result_of_an_evaluation(run_cli, monkeypatch, ra
 def test_flags_become_settings(run_cli, tmp_path):
     flags = ["--method", "byol", "--mix", "cutmix", "--alpha", "2", "--no-fold", "--lr", "0.05", "--seed", "3"]
     assert run_cli("pretrain", "digits", "--out", tmp_path / "run", *QUICK, *flags, "--milestones", "3", "4")[0] == 0
-    settings = imix.load_run(tmp_path / "run").config["settings"]
+    settings = imix.load_run(tmp_path / "run").settings
     expected = {"method": "byol", "mix": "cutmix", "alpha": 2.0, "fold": False, "lr": 0.05, "seed": 3, "epochs": 2}
-    assert {name: settings[name] for name in expected} == expected
-    assert settings["milestones"] == [3, 4]
+    assert {name: getattr(settings, name) for name in expected} == expected
+    assert settings.milestones == (3, 4)
 
 
 @pytest.mark.parametrize(

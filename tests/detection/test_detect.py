@@ -1,7 +1,6 @@
 """`imix.detection.detect` on pretraining runs."""
 
 import json
-from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from imix import InputError
 from imix.detection import detect
 from imix.detection.finetune import CHECKPOINT
 from imix.files import read_jsonl
-from imix.run.result import Result
+from imix.run.result import Result, Split
 from tests.detection.helpers import TINY, NarrowResNet
 
 
@@ -24,14 +23,17 @@ def test_the_encoder_of_a_run_is_copied_and_the_result_is_saved(shapes, tmp_path
     result = detect(run, shapes, TINY, device="cpu", progress=False)
     assert all(torch.equal(value, before[name]) for name, value in run.encoder.state_dict().items())
     record = read_jsonl(run.path / "evaluations.jsonl")[-1]
-    assert json.loads(json.dumps(asdict(result))) == record
+    assert json.loads(json.dumps(result.to_json())) == record
     assert record["protocol"] == "detection" and record["hyperparameters"]["iterations"] == 4
+    assert record["metrics"].keys() == {"ap", "ap50", "ap75"} and record["details"]["per_class"]
     assert not (run.path / CHECKPOINT).exists()
 
 
 def test_average_precision_is_printed_in_percent():
-    result = Result("detection", "voc", 0.5, {"iterations": 4}, {"ap50": 0.75, "ap75": 0.25, "per_class": {}})
-    assert str(result) == "detection on voc: 50.00 % (ap50 75.00 %; ap75 25.00 %)\n  iterations 4"
+    metrics = {"ap": 0.5, "ap50": 0.75, "ap75": 0.25}
+    result = Result("detection", "voc", metrics, {"iterations": 4}, Split(8, 4), details={"per_class": {}})
+    expected = "detection on voc: 50.00 % (ap50: 75.00 %; ap75: 25.00 %)\n  iterations 4, train 8, test 4"
+    assert str(result) == expected
 
 
 def test_a_run_without_a_resnet_is_rejected(shapes):

@@ -57,22 +57,24 @@ def test_every_result_includes_its_hyperparameters(run):
     assert "k 20" in str(result) and "temperature 0.07" in str(result) and "test 500" in str(result)
     linear_result = imix.evaluate(run)
     assert "lrs (1, 3, 5, 10, 30, 50, 70)" in str(linear_result) and "as in the paper" in str(linear_result)
-    assert read_jsonl(run.path / "evaluations.jsonl")[-1]["value"] == linear_result.accuracy
-    assert imix.load_run(run.path).evaluations[-1]["hyperparameters"]["lrs"] == [1, 3, 5, 10, 30, 50, 70]
+    assert read_jsonl(run.path / "evaluations.jsonl")[-1]["metrics"]["accuracy"] == linear_result.accuracy
+    assert imix.load_run(run.path).evaluations[-1].hyperparameters["lrs"] == [1, 3, 5, 10, 30, 50, 70]
 
 
 def test_evaluations_with_different_options_have_different_records(run):
     source = blobs(100)
     in_memory = imix.pretrain(source, QUICK, progress=False)
     for protocol in ("linear", "knn", "pinv", "fed"):
-        seeds = [imix.evaluate(in_memory, source, protocol, seed=seed).hyperparameters["seed"] for seed in (0, 1)]
+        seeds = [imix.evaluate(in_memory, source, protocol, seed=seed).split.seed for seed in (0, 1)]
         assert seeds == [0, 1]
     short = Linear(epochs=1, seed=3)
-    used = imix.evaluate(in_memory, source, seed=1, hyperparameters=short).hyperparameters
-    assert (used["seed"], used["split_seed"]) == (3, 1)
+    result = imix.evaluate(in_memory, source, seed=1, hyperparameters=short)
+    assert (result.hyperparameters["seed"], result.split.seed) == (3, 1)
+    assert imix.evaluate(in_memory, source, seed=1).hyperparameters["seed"] == 1
     plain, restandardized = (imix.evaluate(run, protocol="knn", restandardize=value) for value in (False, True))
-    assert restandardized.hyperparameters == plain.hyperparameters | {"standardized": True}
-    assert "seed" not in plain.hyperparameters  # nothing was random
+    assert replace(plain, metrics={}, restandardized=True) == replace(restandardized, metrics={})
+    assert not plain.restandardized
+    assert plain.split.seed is None and "seed" not in plain.hyperparameters  # nothing was random
 
 
 def test_fed_needs_no_labels_and_is_stored_in_the_run_folder(tmp_path):
@@ -81,7 +83,7 @@ def test_fed_needs_no_labels_and_is_stored_in_the_run_folder(tmp_path):
     run = imix.pretrain(data, Settings(epochs=4, batch_size=32, device="cpu"), out=tmp_path / "run", progress=False)
     result = imix.evaluate(run, data, "fed")
     assert result.value > 0 and "e-4" in str(result)
-    assert read_jsonl(tmp_path / "run" / "evaluations.jsonl")[-1]["value"] == result.value
+    assert read_jsonl(tmp_path / "run" / "evaluations.jsonl")[-1]["metrics"]["distance"] == result.value
     with pytest.raises(AttributeError, match="distance"):
         result.accuracy  # noqa: B018
 
@@ -91,7 +93,7 @@ def test_results_include_the_accuracy_of_the_most_frequent_class():
     run = imix.pretrain(x, QUICK, labels=y, progress=False)
     data = Data("d", TensorSource(x, torch.tensor(y)), TensorSource(x[50:], torch.tensor(y[50:])))
     result = imix.evaluate(run, data)
-    assert result.details["majority_accuracy"] == pytest.approx(0.4)
+    assert result.metrics["majority_accuracy"] == pytest.approx(0.4)
     assert "most frequent class: 40.00 %" in str(result)
 
 
@@ -99,7 +101,7 @@ def test_results_with_a_confusion_matrix_include_the_class_names(tmp_path):
     frame = polars.DataFrame({"v": np.arange(60) * 0.5, "kind": ["cat", "dog", "fox"] * 20})
     frame.write_csv(tmp_path / "t.csv")
     run = imix.pretrain(tmp_path / "t.csv", QUICK, imix.DataSettings(label="kind"), progress=False)
-    assert imix.evaluate(run).details["classes"] == ["cat", "dog", "fox"]
+    assert imix.evaluate(run).classes == ["cat", "dog", "fox"]
 
 
 # --- data and options ------------------------------------------------------------------------------------------------
@@ -109,7 +111,7 @@ def test_a_fifth_is_held_out_of_data_without_test_samples():
     source = blobs(100)
     run = imix.pretrain(source, QUICK, progress=False)
     result = imix.evaluate(run, source, "knn")
-    assert result.hyperparameters["test"] == "20 held out of train"
+    assert (result.split.train, result.split.test, result.split.held_out) == (80, 20, True)
 
 
 def test_a_class_may_occur_only_in_the_held_out_samples():
@@ -119,7 +121,7 @@ def test_a_class_may_occur_only_in_the_held_out_samples():
     run = imix.pretrain(TensorSource(x, y), replace(QUICK, knn_every=1), progress=False)
     for protocol in ("linear", "knn", "pinv"):
         assert imix.evaluate(run, TensorSource(x, y), protocol).accuracy <= 0.75
-    assert np.shape(imix.evaluate(run, TensorSource(x, y)).details["confusion"]) == (3, 3)
+    assert np.shape(imix.evaluate(run, TensorSource(x, y)).confusion) == (3, 3)
 
 
 def test_inputs_are_evaluated_instead_of_features(run):
@@ -128,15 +130,15 @@ def test_inputs_are_evaluated_instead_of_features(run):
     preprocess = run.encoder[0]
     train, test = (TensorSource(preprocess(source.inputs), source.labels) for source in (digits.train, digits.test))
     assert result.value == knn(encoded(train, nn.Flatten()), encoded(test, nn.Flatten()), 10)
-    assert result.hyperparameters["of"] == "inputs"
-    assert "of" not in imix.evaluate(run, "digits", "knn").hyperparameters
+    assert result.inputs and "inputs instead of features" in str(result)
+    assert not imix.evaluate(run, "digits", "knn").inputs
 
 
 def test_random_crops_train_the_linear_classifier_on_the_papers_views():
     x = np.random.default_rng(0).integers(0, 256, (40, 3, 16, 16), dtype=np.uint8)
     run = imix.pretrain(x, Settings(epochs=1, batch_size=20, device="cpu"), progress=False)
     result = imix.evaluate(run, x, labels=np.arange(40) % 2, random_crops=True)
-    assert result.hyperparameters["views"] == "shift 4, flip 0.5"
+    assert result.random_crops == "shift 4, flip 0.5"
     with pytest.raises(InputError, match="random_crops=True is for protocol 'linear' on images; got 'knn'"):
         imix.evaluate(run, x, "knn", labels=np.arange(40) % 2, random_crops=True)
 

@@ -39,4 +39,4 @@ def test_transfer_returns_a_row_per_run_and_a_column_per_data_set(runs, table):
 def test_transfer_uses_the_given_label(table):
     run = imix.pretrain(table, QUICK, imix.DataSettings(columns={"breed": "drop"}), progress=False)
     ((result,),) = imix.transfer(run, str(table), "knn", label="breed")
-    assert result.hyperparameters["label"] == "breed"
+    assert result.label == "breed"

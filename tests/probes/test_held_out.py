@@ -5,6 +5,7 @@ import torch
 
 import imix
 from imix.probes.held_out import stratified_split, with_test_split
+from imix.run.result import Split
 from tests.probes.helpers import QUICK
 
 
@@ -13,8 +14,8 @@ def test_a_fraction_of_each_class_is_held_out_of_data_without_test_samples():
     run = imix.pretrain(torch.randn(48, 4), QUICK, labels=labels, progress=False)
     data, split = with_test_split(imix.data.load(torch.randn(48, 4), labels=labels), seed=0)
     assert data.test.labels.bincount().tolist() == [3, 3, 3]
-    assert split == {"train": 39, "test": "9 held out of train", "seed": 0}
-    assert imix.evaluate(run, torch.randn(48, 4), "knn", labels=labels).details["majority_accuracy"] > 0
+    assert split == Split(train=39, test=9, held_out=True, seed=0)
+    assert imix.evaluate(run, torch.randn(48, 4), "knn", labels=labels).metrics["majority_accuracy"] > 0
 
 
 def test_kept_and_held_out_rows_partition_the_data_and_every_class():

@@ -12,8 +12,8 @@ def test_a_run_on_a_fraction_is_evaluated_on_all_its_data(tmp_path):
     source = blobs(120)
     np.savez(tmp_path / "d.npz", x=source.inputs, y=source.labels)
     run = imix.pretrain(tmp_path / "d.npz", QUICK, imix.DataSettings(fraction=0.5), progress=False)
-    assert run.config["data"]["samples"] == 60
-    assert imix.evaluate(run, protocol="knn").hyperparameters["train"] == 96
+    assert run.config.data.samples == 60
+    assert imix.evaluate(run, protocol="knn").split.train == 96
     assert len(imix.embed(run, tmp_path / "d.npz")) == 120
 
 
@@ -27,7 +27,7 @@ def test_a_run_recognizes_its_data_by_every_spelling_of_the_path(tmp_path, monke
     run = imix.pretrain("../train.csv", QUICK, data_settings, progress=False)
     (tmp_path / "link.csv").symlink_to(tmp_path / "train.csv")
     for data in (None, "../train.csv", tmp_path / "here" / ".." / "train.csv", tmp_path / "train.csv", "../link.csv"):
-        assert imix.evaluate(run, data, "knn").hyperparameters["train"] == 40
+        assert imix.evaluate(run, data, "knn").split.train == 40
 
 
 def test_in_memory_data_must_be_passed_again():

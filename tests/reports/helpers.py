@@ -2,16 +2,17 @@
 
 import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import imix
-from imix.evaluation import Result
+from imix.evaluation import Result, Split
 from imix.files import write_jsonl
 from imix.reports.groups import RunGroup
 from imix.run import Run
 
 QUICK = imix.Settings(epochs=12, batch_size=16, encoder="small", device="cpu")
+SPLIT = Split(train=72, test=18)
 HOSTILE = "<img src=x onerror=window.hurt=1>"  # a class name that would run code if it were not escaped
 
 
@@ -31,25 +32,33 @@ def quick_run(data: Path, out: Path, label: str, fraction: float = 1.0) -> Path:
 
 def with_config(run: Run, section: str, **values: object) -> Run:
     """A copy of the run with other values in a section of its config."""
-    config = json.loads(json.dumps(run.config))
-    target = config["data"]["settings"] if section == "data_settings" else config[section]
-    assert values.keys() <= target.keys()
-    target.update(values)
-    return Run(run.encoder, config, run.metrics)
+    config = run.config
+    if section == "data_settings":
+        changed = replace(config, data=replace(config.data, settings=replace(config.data.settings, **values)))
+    else:
+        changed = replace(config, **{section: replace(getattr(config, section), **values)})
+    return Run(run.encoder, changed, run.metrics)
 
 
 def with_results(run: Run, path: Path, *results: Result) -> Run:
     """A copy of the run in another folder, with these results."""
     path.mkdir(parents=True)
-    write_jsonl(path / "evaluations.jsonl", [asdict(result) for result in results])
+    write_jsonl(path / "evaluations.jsonl", [result.to_json() for result in results])
     return replace(run, path=path)
 
 
 def make_result(
-    data: str, protocol: str = "linear", value: float = 0.5, majority: float | None = None, **hyperparameters: object
+    data: str,
+    protocol: str = "linear",
+    value: float = 0.5,
+    majority: float | None = None,
+    split: Split = SPLIT,
+    inputs: bool = False,
+    **hyperparameters: object,
 ) -> Result:
-    details = {} if majority is None else {"majority_accuracy": majority}
-    return Result(protocol, data, value, hyperparameters, details)
+    metric = {"fed": "distance", "detection": "ap"}.get(protocol, "accuracy")
+    metrics = {metric: value} | ({} if majority is None else {"majority_accuracy": majority})
+    return Result(protocol, data, metrics, hyperparameters, split, inputs=inputs)
 
 
 def columns_of(groups: list[RunGroup]) -> list[list[str]]:

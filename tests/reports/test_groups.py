@@ -1,15 +1,14 @@
 """Grouping runs, naming groups, and which results share a column."""
 
-import json
 from dataclasses import replace
 
 import polars
 import pytest
 
 import imix
+from imix.evaluation import Split
 from imix.reports import page
 from imix.reports.groups import differences, format_setting, group_runs, run_description
-from imix.run import Run
 
 from .helpers import QUICK, columns_of, make_result, with_config, with_results
 
@@ -20,8 +19,7 @@ def test_runs_that_differ_only_in_their_seed_form_one_group(runs):
 
 
 def test_group_names_state_the_settings_that_differ(run):
-    other = Run(run.encoder, json.loads(json.dumps(run.config)), run.metrics)
-    other.config["settings"]["temperature"] = 0.7
+    other = with_config(run, "settings", temperature=0.7)
     names = [group.name for group in group_runs([run, other])]
     assert names == ["N-pair, temperature 0.2", "N-pair, temperature 0.7"]
 
@@ -52,9 +50,8 @@ def test_an_empty_setting_is_shown_as_absent_or_default():
 
 
 def test_runs_on_tables_with_different_values_are_different_groups(run):
-    table = json.loads(json.dumps(run.config["data"]["table"]))
-    table["columns"][0]["mean"] = 7.0
-    other = with_config(run, "data", table=table)
+    first, *others = run.table.columns
+    other = with_config(run, "data", table=replace(run.table, columns=(replace(first, mean=(7.0,)), *others)))
     assert len(group_runs([run, other])) == 2
     assert differences([run_description(run), run_description(other)]) == ["table_values"]
     other = with_config(run, "data", fingerprint="another")
@@ -98,7 +95,7 @@ def test_results_on_different_test_files_are_in_different_columns(table, tmp_pat
         imix.evaluate(run, protocol="knn", test=test)
     (group,) = group_runs([imix.load_run(tmp_path / "run")])
     assert [*group.results] == ["knn", "knn, tested on later.csv"]
-    assert [result.hyperparameters["test"] for results in group.results.values() for result in results] == [90, 30]
+    assert [result.split.test for results in group.results.values() for result in results] == [90, 30]
 
 
 def test_results_on_different_data_are_in_different_columns(run, tmp_path):
@@ -117,11 +114,13 @@ def test_results_on_different_data_are_in_different_columns(run, tmp_path):
 
 
 def test_results_with_different_hyperparameters_are_in_different_columns(run, tmp_path):
-    name = run.config["data"]["name"]
-    results = [make_result(name, "knn", k=1, temperature=0.07, train=72), make_result(name, "fed")]
+    name = run.config.data.name
+    results = [make_result(name, "knn", k=1, temperature=0.07), make_result(name, "fed")]
     small_k = with_results(run, tmp_path / "1", *results)
     other = with_config(run, "settings", temperature=0.7)
-    large_k = with_results(other, tmp_path / "2", make_result(name, "knn", 0.6, k=90, temperature=0.07, train=60))
+    large_k = with_results(
+        other, tmp_path / "2", make_result(name, "knn", 0.6, split=Split(60, 18), k=90, temperature=0.07)
+    )
     groups = group_runs([small_k, large_k])
     assert columns_of(groups) == [["knn, k 1", "fed"], ["knn, k 90"]]
     assert page._results_table(groups, []).count('class="best"') == 0
@@ -133,11 +132,11 @@ def test_results_with_different_hyperparameters_are_in_different_columns(run, tm
 
 
 def test_seeds_and_sample_counts_do_not_separate_columns(run, tmp_path):
-    name = run.config["data"]["name"]
+    name = run.config.data.name
     used = {"lrs": (1, 3), "momentum": 0, "milestones": ()}
-    first_result = make_result(name, **used, seed=0, train=72, test="18 held out of train")
+    first_result = make_result(name, split=Split(72, 18, held_out=True, seed=0), **used, seed=0)
     first = with_results(run, tmp_path / "1", first_result)
-    second = with_results(run, tmp_path / "2", make_result(name, **used, seed=1, train=70, test=20, unlabeled=2))
+    second = with_results(run, tmp_path / "2", make_result(name, split=Split(70, 20, unlabeled=2), **used, seed=1))
     (group,) = group_runs([first, second])
     assert [*group.results] == ["linear"] and len(group.results["linear"]) == 2
     third = with_results(run, tmp_path / "3", make_result(name, lrs=(30,), momentum=0.9, milestones=(60, 80)))

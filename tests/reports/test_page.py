@@ -19,14 +19,14 @@ from imix.files import read_jsonl, write_jsonl
 from imix.reports import page
 from imix.reports.groups import RunGroup, group_runs
 
-from .helpers import HOSTILE, QUICK, content_of, quick_run, with_config
+from .helpers import HOSTILE, QUICK, SPLIT, content_of, quick_run, with_config
 
 
 def remove_class_names(run: Path) -> None:
-    """Remove the class names from a run's results, as in results of older versions."""
+    """Remove the class names from a run's results, as in results on data without class names."""
     lines = read_jsonl(run / "evaluations.jsonl")
     for line in lines:
-        line["details"].pop("classes", None)
+        line["classes"] = []
     write_jsonl(run / "evaluations.jsonl", lines)
 
 
@@ -49,7 +49,7 @@ def test_numbers_on_the_page_match_the_run_folders(runs, report_path):
     for same_group in (runs[:2], runs[2:]):
         for protocol in ("linear", "knn"):
             values = [
-                100 * line["value"]
+                100 * line["metrics"]["accuracy"]
                 for run in same_group
                 for line in read_jsonl(run / "evaluations.jsonl")
                 if line["protocol"] == protocol
@@ -88,14 +88,15 @@ def test_confusion_matrices_use_the_classes_of_their_data(table, tmp_path):
 
 @pytest.mark.parametrize(("classes", "shown"), [(["a", "b"], ["a", "b"]), (["a", "b", "c"], ["0", "1"])])
 def test_class_names_of_a_result_are_used_if_their_number_matches(run, classes, shown):
-    result = Result("linear", "elsewhere", 0.5, {}, {"confusion": [[1, 0], [0, 1]], "classes": classes})
+    counts = [[1, 0], [0, 1]]
+    result = Result("linear", "elsewhere", {"accuracy": 0.5}, {}, SPLIT, confusion=counts, classes=classes)
     (matrix,) = page._confusion_matrices([RunGroup("N-pair", [run], {"linear": [result]})], {})
     assert matrix["classes"] == shown
 
 
 def test_confusion_matrices_come_from_the_linear_evaluation(runs, report_path):
     counts = content_of(report_path)["confusionMatrices"][0]["counts"]
-    assert counts == read_jsonl(runs[0] / "evaluations.jsonl")[0]["details"]["confusion"]
+    assert counts == read_jsonl(runs[0] / "evaluations.jsonl")[0]["confusion"]
 
 
 def test_the_settings_table_lists_run_folders_if_there_are_several(runs, run, report_path):

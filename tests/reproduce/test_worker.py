@@ -48,7 +48,7 @@ def test_a_stored_result_with_other_hyperparameters_is_not_reused(job, tmp_path)
     outcome = worker.run(job)
     lines = [line for line in read_jsonl(folder / "evaluations.jsonl") if line["protocol"] == "knn"]
     assert [line["hyperparameters"]["k"] for line in lines] == [1, 20]
-    assert outcome.values["linear", "cifar10"].knn == 100 * lines[1]["value"]
+    assert outcome.values["linear", "cifar10"].knn == 100 * lines[1]["metrics"]["accuracy"]
     before = (folder / "evaluations.jsonl").read_bytes()
     assert worker.run(job).values == outcome.values
     assert (folder / "evaluations.jsonl").read_bytes() == before
@@ -62,8 +62,8 @@ def test_a_stored_result_with_other_standardization_is_not_reused(job, tmp_path)
     for _ in range(2):
         outcome = worker.run(transfer_job)
         lines = read_jsonl(folder / "evaluations.jsonl")
-        assert ["standardized" in line["hyperparameters"] for line in lines] == [False, True]
-        assert outcome.values["knn", "cifar100"].value == 100 * lines[1]["value"]
+        assert [line["restandardized"] for line in lines] == [False, True]
+        assert outcome.values["knn", "cifar100"].value == 100 * lines[1]["metrics"]["accuracy"]
 
 
 @pytest.mark.parametrize("name", [name for name, dataset in DATASETS.items() if dataset.recipe or name == "voc"])

@@ -3,7 +3,6 @@
 import json
 import pickle
 from collections import OrderedDict
-from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from imix import InputError, encoders
 from imix.encoders.mel import Clip
 from imix.encoders.standardize import Standardize
 from imix.run import Run
+from imix.run.config import Architecture, DataConfig, RunConfig
 from imix.run.export import detectron2_name, export, trace
 from imix.run.stored_encoder import assemble, save_encoder
 
@@ -36,15 +36,18 @@ def build_run(name: str, shape: tuple[int, ...] = (3, 32, 32), standardize: bool
             part.running_mean.uniform_(-0.1, 0.1)
             part.running_var.uniform_(0.5, 1.5)
             part.weight.data.uniform_(0.5, 1.5)
-    architecture = {"encoder": name, "shape": list(shape), "groups": [], "standardize": standardize, "clip": None}
-    return Run(encoder.eval(), {"architecture": architecture})
+    return as_run(encoder.eval(), Architecture(name, shape, (), standardize, None))
 
 
 def audio_run() -> Run:
     torch.manual_seed(0)
-    clip = asdict(Clip(samples=4000))
-    architecture = {"encoder": "small", "shape": [1, 4000], "groups": [], "standardize": False, "clip": clip}
-    return Run(assemble(architecture).eval(), {"architecture": architecture})
+    architecture = Architecture("small", (1, 4000), (), False, Clip(samples=4000))
+    return as_run(assemble(architecture).eval(), architecture)
+
+
+def as_run(encoder: nn.Sequential, architecture: Architecture) -> Run:
+    data = DataConfig("arrays", 8, architecture.shape, imix.DataSettings(), None, None)
+    return Run(encoder, RunConfig(imix.Settings(), data, architecture, 1, {}, {}))
 
 
 def standardized(run: Run, x: torch.Tensor) -> torch.Tensor:
@@ -132,7 +135,7 @@ def test_detectron2_file_has_every_weight_under_detectron2s_name(tmp_path, depth
 @pytest.mark.slow
 def test_the_traced_graph_takes_any_batch_size_and_includes_preprocessing():
     for run in (build_run("resnet18"), build_run("small", (5,)), audio_run()):
-        shape = run.config["architecture"]["shape"]
+        shape = run.config.architecture.shape
         program = trace(run.encoder, shape).module()
         for n in (1, 5):
             x = torch.rand(n, *shape)
@@ -149,8 +152,8 @@ def test_onnx_gives_the_same_features(tmp_path, make_run):
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
     run = make_run()
-    shape = run.config["architecture"]["shape"]
-    save_encoder(tmp_path / "encoder.safetensors", run.encoder, run.config["architecture"])
+    shape = run.config.architecture.shape
+    save_encoder(tmp_path / "encoder.safetensors", run.encoder, run.config.architecture)
     assert "float32 (N, " in export(tmp_path / "encoder.safetensors", "onnx", tmp_path / "x.onnx")
     session = runtime.InferenceSession(tmp_path / "x.onnx")
     for n in (1, 3):

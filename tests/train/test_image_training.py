@@ -76,7 +76,7 @@ def test_every_method_trains_on_augmented_images_and_resumes(tmp_path):
     for method in ("npair", "moco", "byol", "supclr"):
         settings = Settings(method=method, mix="cutmix", input_mix=2, epochs=2, batch_size=8, queue=16, device="cpu")
         run = imix.pretrain("cifar10", settings, data_settings, out=tmp_path / method, progress=False)
-        assert imix.evaluate(tmp_path / method, protocol="knn").hyperparameters["test"] == 8
+        assert imix.evaluate(tmp_path / method, protocol="knn").split.test == 8
         again = imix.pretrain("cifar10", settings, data_settings, out=tmp_path / method, resume=True, progress=False)
         for a, b in zip(run.encoder.parameters(), again.encoder.parameters(), strict=True):
             assert torch.equal(a, b)

@@ -45,9 +45,9 @@ def test_resuming_with_other_settings_or_data_is_refused(table, tmp_path):
         imix.pretrain(table[0][:60], SMALL, out=tmp_path / "run", resume=True, progress=False)
     with pytest.raises(InputError, match="its data had other values"):
         imix.pretrain(table[0].flip(0), SMALL, out=tmp_path / "run", resume=True, progress=False)
-    older = json.loads((tmp_path / "run" / "config.json").read_text())
-    del older["data"]["fingerprint"]
-    (tmp_path / "run" / "config.json").write_text(json.dumps(older))
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config["data"]["fingerprint"] = None  # as for streamed data
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     imix.pretrain(table[0].flip(0), SMALL, out=tmp_path / "run", resume=True, progress=False)
 
 

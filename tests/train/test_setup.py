@@ -46,7 +46,7 @@ def test_a_user_supplied_method_and_mix_are_trained_resumed_and_named(table, tmp
     resumed = imix.pretrain(table[0], SMALL, out=tmp_path, resume=True, progress=False, **custom)
     assert_same_weights(weights(whole), weights(resumed))
     assert repr(imix.load_run(tmp_path)).count("Decorrelated + halves")
-    with pytest.raises(InputError, match="its custom mix was 'halves', this version"):
+    with pytest.raises(InputError, match="its custom mix was 'halves', now it is None"):
         imix.pretrain(table[0], SMALL, out=tmp_path, resume=True, progress=False, method=Decorrelated)
 
 

@@ -9,7 +9,7 @@ from imix.detection.hyperparameters import Detection
 from imix.detection.voc import AnnotatedImage, DetectionDataset, read_voc
 from imix.errors import InputError
 from imix.run import Run, as_run
-from imix.run.result import Result
+from imix.run.result import Result, Split
 from imix.runtime import distributed, launch
 from imix.runtime.device import pick_device, uses_bf16
 
@@ -55,8 +55,8 @@ def detect(
     Returns
     -------
     Result
-        The value is the average precision over IoU thresholds from 0.5 to 0.95; `details` has "ap50", "ap75" and
-        "per_class".
+        The metrics are "ap", the average precision over IoU thresholds from 0.5 to 0.95, "ap50" and "ap75"; `details`
+        has "per_class".
 
     Examples
     --------
@@ -66,8 +66,8 @@ def detect(
 
     run = as_run(run)
     if not isinstance(run.encoder[-1], ResNet):
-        name = run.config["architecture"]["encoder"]
-        name = type(run.encoder[-1]).__name__ if name == "custom" else name
+        architecture = run.config.architecture
+        name = type(run.encoder[-1]).__name__ if architecture.is_custom else architecture.encoder
         raise InputError(f"detection needs a ResNet (resnet18 to resnet152); the run's encoder is {name}")
     train, test = read_voc(data_dir)
     joined_ranks = launch.join_ranks()
@@ -76,9 +76,14 @@ def detect(
         bf16 = uses_bf16(run.settings, torch_device)
         with launch.report_lost_ranks():
             result = finetune(run.encoder, train, test, hyperparameters, torch_device, run.path, bf16, progress)
-        details = asdict(result)
-        used = asdict(hyperparameters) | {"train": len(train), "test": len(test), "bf16": bf16}
-        evaluation = Result("detection", str(data_dir), details.pop("ap"), used, details)
+        evaluation = Result(
+            "detection",
+            str(data_dir),
+            {"ap": result.ap, "ap50": result.ap50, "ap75": result.ap75},
+            asdict(hyperparameters),
+            Split(len(train), len(test)),
+            details={"per_class": result.per_class, "bf16": bf16},
+        )
         if distributed.rank() == 0:
             run.add_result(evaluation)
     finally:

@@ -22,11 +22,11 @@ from imix.probes.linear import Linear, linear
 from imix.probes.pinv import PInv, pinv
 from imix.probes.run_data import is_same_data, load_for_run
 from imix.run import Run, as_run
-from imix.run.result import DISTANCES, Result
+from imix.run.result import Result, Split
 from imix.runtime.device import pick_device, uses_bf16
 from imix.settings import SMALL_IMAGE_SIZE
 
-__all__ = ["KNN", "Linear", "PInv", "Result", "embed", "evaluate"]
+__all__ = ["KNN", "Linear", "PInv", "Result", "Split", "embed", "evaluate"]
 
 PROTOCOLS = ("linear", "knn", "pinv", "fed", "detection")
 HYPERPARAMETERS = {"linear": Linear, "knn": KNN, "pinv": PInv, "fed": None}
@@ -95,7 +95,7 @@ def evaluate(
     Returns
     -------
     Result
-        The value, and the hyperparameters and details that belong to it.
+        The metrics, with the hyperparameters and the split behind them.
 
     Examples
     --------
@@ -111,9 +111,9 @@ def evaluate(
             raise InputError("inputs=True does not apply to protocol 'detection', which fine-tunes the encoder")
         return _detection(run, data, data_dir, device, hyperparameters, seed)
     _check_hyperparameters(protocol, hyperparameters, HYPERPARAMETERS[protocol])
-    data = run.config["data"]["name"] if data is None else data
+    data = run.config.data.name if data is None else data
     loaded = load_for_run(run, data, labels, label=label, columns=columns, test=test, data_dir=data_dir)
-    needs_labels = protocol not in DISTANCES
+    needs_labels = protocol != "fed"
     if loaded.test is None and needs_labels and _was_trained_with_labels_of(run, loaded):
         raise InputError(
             f"{run.settings.method} was trained with the labels of all samples of {loaded.name}, so none of them can "
@@ -131,37 +131,44 @@ def evaluate(
     with temporarily_on(torch_device, encoder):
         train_features = EncodedSource(encoder, dataset.train, torch_device, augment, bf16)
         test_features = EncodedSource(encoder, dataset.test, torch_device, bf16=bf16)
-        value, used, details = _measure(protocol, train_features, test_features, dataset.classes, hyperparameters, seed)
-    if "seed" in split and used.get("seed", split["seed"]) != split["seed"]:
-        split["split_seed"] = split.pop("seed")  # the classifier used another seed
-    used |= {"of": "inputs"} if inputs else {}
-    used |= split
-    used |= {"views": str(augment)} if random_crops else {}
-    used |= {"standardized": True} if restandardize else {}
+        metrics, used, details = _measure(
+            protocol, train_features, test_features, dataset.classes, hyperparameters, seed
+        )
+    confusion = details.pop("confusion", [])
     if needs_labels:
-        used |= {"label": dataset.settings.label} if dataset.settings.label else {}
-        details["majority_accuracy"] = majority_accuracy(dataset)
-        details |= {"classes": list(dataset.class_names)} if details.get("confusion") and dataset.class_names else {}
-    result = Result(protocol, dataset.name, value, used, details)
+        metrics["majority_accuracy"] = majority_accuracy(dataset)
+    result = Result(
+        protocol,
+        dataset.name,
+        metrics,
+        used,
+        split,
+        label=dataset.settings.label if needs_labels else None,
+        inputs=inputs,
+        random_crops=str(augment) if augment is not None else None,
+        restandardized=restandardize,
+        confusion=confusion,
+        classes=list(dataset.class_names) if confusion else [],
+        details=details,
+    )
     run.add_result(result)
     return result
 
 
 def _measure(
     protocol: str, train: EncodedSource, test: EncodedSource, classes: int, hyperparameters: Any, seed: int
-) -> tuple[float, dict[str, Any], dict[str, Any]]:
-    """Return the value of a protocol, the hyperparameters that were used, and the details."""
+) -> tuple[dict[str, float], dict[str, Any], dict[str, Any]]:
+    """Return the metrics of a protocol, the hyperparameters that were used, and further details."""
     if protocol == "fed":
-        return fed(train, test), {}, {}
+        return {"distance": fed(train, test)}, {}, {}
     if protocol == "linear":
         hyperparameters = hyperparameters or Linear(seed=seed)
         details = asdict(linear(train, test, classes, hyperparameters))
-        return details.pop("accuracy"), asdict(hyperparameters), details
-    if protocol == "knn":
-        hyperparameters = hyperparameters or KNN()
-        return knn(train, test, classes, hyperparameters), asdict(hyperparameters), {}
-    hyperparameters = hyperparameters or PInv()
-    return pinv(train, test, classes, hyperparameters), asdict(hyperparameters), {}
+        metrics = {name: details.pop(name) for name in ("accuracy", "train_accuracy", "paper_accuracy")}
+        return metrics, asdict(hyperparameters), details
+    classifier, default = (knn, KNN()) if protocol == "knn" else (pinv, PInv())
+    hyperparameters = hyperparameters or default
+    return {"accuracy": classifier(train, test, classes, hyperparameters)}, asdict(hyperparameters), {}
 
 
 def _detection(run: Run, data: Any, data_dir: str | None, device: str, hyperparameters: Any, seed: int) -> Result:
@@ -187,9 +194,8 @@ def _was_trained_with_labels_of(run: Run, data: Data) -> bool:
     """Return whether a supervised method was trained on these samples with these labels."""
     if not run.settings.supervised or data.settings.label != run.data_settings.label:
         return False
-    trained_on = run.config["data"]
-    fingerprint = trained_on.get("fingerprint")
-    return is_same_data(data.name, trained_on["name"]) or (
+    fingerprint = run.config.data.fingerprint
+    return is_same_data(data.name, run.config.data.name) or (
         fingerprint is not None and fingerprint == data.train.fingerprint()
     )
 

@@ -44,7 +44,7 @@ def transfer(
     >>> settings = imix.Settings(epochs=1, batch_size=1024, encoder="mlp:16-32", device="cpu")
     >>> run = imix.pretrain("digits", settings, progress=False)
     >>> [[result]] = imix.transfer(run, "digits", "knn", device="cpu")
-    >>> result.hyperparameters["test"]
+    >>> result.split.test
     500
     """
     runs = [runs] if isinstance(runs, Run | str | Path) else runs

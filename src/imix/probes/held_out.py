@@ -1,19 +1,19 @@
 """Test samples for evaluation: the data's own, or a stratified split of the training samples."""
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from imix.data import Data, Source
 from imix.errors import InputError
+from imix.run.result import Split
 
 TEST_FRACTION = 0.2  # held out of data that has no test samples
 
 
-def with_test_split(data: Data, seed: int, labeled: bool = True) -> tuple[Data, dict[str, Any]]:
-    """Return data that has test samples, and a record of its sizes and of how it was split.
+def with_test_split(data: Data, seed: int, labeled: bool = True) -> tuple[Data, Split]:
+    """Return data that has test samples, and its sizes and how it was split.
 
     Data without test samples has a fifth of its training samples held out. With `labeled`, samples without a label are
     removed, and data that has no labels raises InputError.
@@ -26,11 +26,9 @@ def with_test_split(data: Data, seed: int, labeled: bool = True) -> tuple[Data, 
         data = replace(data, train=train, test=test)
         if data.classes < 2:
             raise InputError(f"all samples of {data.name} are of one class; evaluation needs at least two classes")
-    n_unlabeled = n_samples - len(data.train) - len(data.test or ())
-    unlabeled = {"unlabeled": n_unlabeled} if n_unlabeled else {}
+    unlabeled = n_samples - len(data.train) - len(data.test or ())
     if data.test is not None:
-        test_file = {"test_file": data.settings.test} if data.settings.test else {}
-        return data, {"train": len(data.train), "test": len(data.test)} | test_file | unlabeled
+        return data, Split(len(data.train), len(data.test), test_file=data.settings.test, unlabeled=unlabeled)
     if len(data.train) < 5:
         raise InputError(
             f"{data.name} has no test samples, and its {len(data.train)} training samples are too few to split"
@@ -38,8 +36,8 @@ def with_test_split(data: Data, seed: int, labeled: bool = True) -> tuple[Data, 
     labels = data.train.labels if labeled else None
     kept, held_out = stratified_split(torch.zeros(len(data.train)) if labels is None else labels, TEST_FRACTION, seed)
     train, test = data.train.take(kept), data.train.take(held_out)
-    split = {"train": len(train), "test": f"{len(test)} held out of train", "seed": seed}
-    return replace(data, train=train, test=test), split | unlabeled
+    split = Split(len(train), len(test), held_out=True, seed=seed, unlabeled=unlabeled)
+    return replace(data, train=train, test=test), split
 
 
 def stratified_split(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:

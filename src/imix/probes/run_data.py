@@ -32,7 +32,7 @@ def load_for_run(
     data_dir: str | None = None,
 ) -> Data:
     """Load all of `data` with the run's data options, overridden by the arguments; InputError if it does not fit."""
-    if isinstance(data, str) and data == run.config["data"]["name"] == IN_MEMORY_NAME:
+    if isinstance(data, str) and data == run.config.data.name == IN_MEMORY_NAME:
         raise InputError(
             "the run was trained on in-memory data, which is not stored; pass data=... again, with labels=... or as "
             "imix.data.load(x, labels=y)"
@@ -51,11 +51,9 @@ def load_for_run(
     dataset = load(data, data_settings, labels=labels, table=run.table, strict=False)
     if dataset.table is not None and run.table is None:
         raise InputError(f"the run was trained on arrays without gaps, but {dataset.name} is a table or has gaps")
-    shape = run.config["architecture"]["shape"]
-    if shape is not None and dataset.train.shape != tuple(shape):
-        raise InputError(
-            f"the run was trained on samples of shape {tuple(shape)}; {dataset.name} has {dataset.train.shape}"
-        )
+    shape = run.config.architecture.shape
+    if shape is not None and dataset.train.shape != shape:
+        raise InputError(f"the run was trained on samples of shape {shape}; {dataset.name} has {dataset.train.shape}")
     _check_pixel_range(run, dataset)
     if label is not None and dataset.train.labels is None:
         source_frames(data, dataset, [label])  # raises if there is no such column
@@ -92,7 +90,7 @@ def _settings_for(run: Run, data: Any, has_labels: bool) -> DataSettings:
         data_settings = data.settings  # already loaded
     else:
         data_settings = replace(run.data_settings, fraction=1.0)
-        if not isinstance(data, str | Path) or not is_same_data(data, run.config["data"]["name"]):
+        if not isinstance(data, str | Path) or not is_same_data(data, run.config.data.name):
             data_settings = replace(data_settings, test=None, data_dir=None)  # paths that belong to the run's data
     return replace(data_settings, label=None) if has_labels else data_settings
 

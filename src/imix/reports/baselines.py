@@ -18,9 +18,9 @@ def split_baselines(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], list[Ru
     columns = dict.fromkeys(column for group in groups for column in group.results)
     for column in columns:
         results = [result for group in groups for result in group.results.get(column, [])]
-        if _agree([result.details.get("majority_accuracy") for result in results]):
-            result = next(result for result in results if "majority_accuracy" in result.details)
-            most_frequent[column] = [replace(result, value=result.details["majority_accuracy"])]
+        if _agree([result.metrics.get("majority_accuracy") for result in results]):
+            result = next(result for result in results if "majority_accuracy" in result.metrics)
+            most_frequent[column] = [replace(result, metrics={result.metric: result.metrics["majority_accuracy"]})]
         input_results = [group.results.get(column + INPUTS_SUFFIX, []) for group in groups if column in group.results]
         if all(input_results) and _agree([result.value for results in input_results for result in results]):
             inputs[column] = input_results[0][:1]

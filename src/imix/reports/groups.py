@@ -19,11 +19,8 @@ from imix.settings import METHODS, RESUME_SAFE_SETTINGS
 DERIVED_SETTINGS = ("samples", "shape", "clip", "table", "table_values", "fingerprint", "weights")
 OPTIONAL_SETTINGS = ("label", "test", *DERIVED_SETTINGS)  # empty means absent; for other settings it means the default
 INPUTS_SUFFIX = " (inputs)"  # end of the column name of a result of `evaluate(..., inputs=True)`
-# Results stay comparable if they differ in these: sizes, seeds, and values that column names state separately.
-COMPARABLE_HYPERPARAMETERS = (
-    *("train", "test", "unlabeled", "bf16", "checkpoint_minutes", "seed", "split_seed"),
-    *("views", "standardized", "label", "test_file", "of"),
-)
+# Results stay comparable if they differ in these.
+IRRELEVANT_HYPERPARAMETERS = ("checkpoint_minutes", "seed")
 
 
 @dataclass(frozen=True)
@@ -41,9 +38,10 @@ class RunGroup:
 
     Examples
     --------
-    >>> from imix.evaluation import Result
+    >>> from imix.evaluation import Result, Split
     >>> from imix.reports import RunGroup
-    >>> results = [Result("knn", "digits", accuracy, {}) for accuracy in (0.94, 0.96)]
+    >>> split = Split(train=1297, test=500)
+    >>> results = [Result("knn", "digits", {"accuracy": accuracy}, {}, split) for accuracy in (0.94, 0.96)]
     >>> RunGroup("N-pair", [], {"knn": results}).shown("knn")
     '95.0 ± 1.4'
     """
@@ -69,7 +67,7 @@ def group_runs(runs: Sequence[Run]) -> list[RunGroup]:
     first_runs = [runs[indices[0]] for indices in members.values()]
     short_names = [group_name(run) for run in first_runs]
     descriptions = [run_description(run) for run in first_runs]
-    paths = _short_paths(path for run in runs for path in (run.config["data"]["name"], run.data_settings.test) if path)
+    paths = _short_paths(path for run in runs for path in (run.config.data.name, run.data_settings.test) if path)
     names = []
     for name, description in zip(short_names, descriptions, strict=True):
         same_name = [other for other_name, other in zip(short_names, descriptions, strict=True) if other_name == name]
@@ -116,17 +114,18 @@ def format_setting(name: str, value: Any) -> str:
 
 def run_description(run: Run) -> dict[str, Any]:
     """Everything that defines a run except its seed: settings, data, data options, encoder."""
-    data, table = run.config["data"], run.table
-    table_hash = hashlib.sha256(json.dumps(data.get("table"), sort_keys=True).encode()).hexdigest()[:8]
+    config = run.config.to_json()
+    data, table = config["data"], run.table
+    table_hash = hashlib.sha256(json.dumps(data["table"], sort_keys=True).encode()).hexdigest()[:8]
     description = {
-        **run.config["settings"],
+        **config["settings"],
         "data": data["name"],
-        **run.config["architecture"],  # overrides the encoder of the settings, which may be user-supplied
-        **data.get("settings", {}),
-        "samples": data.get("samples"),
+        **config["architecture"],  # overrides the encoder of the settings, which may be user-supplied
+        **data["settings"],
+        "samples": data["samples"],
         "table": None if table is None else str(table),
         "table_values": None if table is None else table_hash,
-        "fingerprint": data.get("fingerprint"),
+        "fingerprint": data["fingerprint"],
         **{f"user-supplied {name}": value for name, value in run.user_supplied.items()},
         "weights": sum(weight.numel() for weight in run.encoder.parameters()),
     }
@@ -164,8 +163,8 @@ class _ColumnNamer:
 
     @classmethod
     def for_runs(cls, runs: Sequence[Run], results: Iterable[Result]) -> "_ColumnNamer":
-        data_names = [run.config["data"]["name"] for run in runs]
-        used_paths = [path for r in results for path in (r.data, r.hyperparameters.get("test_file")) if path]
+        data_names = [run.config.data.name for run in runs]
+        used_paths = [path for result in results for path in (result.data, result.split.test_file) if path]
         return cls(
             _short_paths([*data_names, *used_paths]),
             same_data=len(set(data_names)) == 1,
@@ -174,18 +173,16 @@ class _ColumnNamer:
         )
 
     def name(self, run: Run, result: Result) -> str:
-        used, trained_with = result.hyperparameters, run.data_settings
+        trained_with, test_file = run.data_settings, result.split.test_file
         name = result.protocol
-        if "views" in used:
+        if result.random_crops:
             name += ", random crops"
-        if not (self.same_data and result.data == run.config["data"]["name"]):
+        if not (self.same_data and result.data == run.config.data.name):
             name += f" on {self.paths[result.data]}"
-        if "standardized" in used:
+        if result.restandardized:
             name += ", restandardized"
-        label = None if result.is_distance else used.get("label", trained_with.label)
-        if label is not None and not (self.same_label and label == trained_with.label):
-            name += f", label {label}"
-        test_file = used.get("test_file")
+        if result.label is not None and not (self.same_label and result.label == trained_with.label):
+            name += f", label {result.label}"
         if test_file is not None and not (self.same_test and test_file == trained_with.test):
             name += f", tested on {self.paths[test_file]}"
         return name
@@ -196,7 +193,7 @@ def _results_by_column(runs: Sequence[Run]) -> list[dict[str, Result]]:
 
     If results with the same name used different hyperparameters, their column names state those hyperparameters.
     """
-    results = [_read_results(run) for run in runs]
+    results = [run.evaluations for run in runs]
     namer = _ColumnNamer.for_runs(runs, [result for run_results in results for result in run_results])
     variants: dict[str, list[dict[str, Any]]] = {}
     for run, run_results in zip(runs, results, strict=True):
@@ -207,7 +204,7 @@ def _results_by_column(runs: Sequence[Run]) -> list[dict[str, Result]]:
         name, used = namer.name(run, result), _protocol_settings(result)
         differing = [key for key in differences(variants[name]) if key in used]
         settings = [format_setting(key, "none" if used[key] == [] else used[key]) for key in differing]
-        suffix = INPUTS_SUFFIX if result.hyperparameters.get("of") == "inputs" else ""
+        suffix = INPUTS_SUFFIX if result.inputs else ""
         return ", ".join([name, *settings]) + suffix
 
     return [
@@ -217,18 +214,7 @@ def _results_by_column(runs: Sequence[Run]) -> list[dict[str, Result]]:
 
 def _protocol_settings(result: Result) -> dict[str, Any]:
     """The hyperparameters that must be equal for results to be comparable."""
-    return {name: value for name, value in result.hyperparameters.items() if name not in COMPARABLE_HYPERPARAMETERS}
-
-
-def _read_results(run: Run) -> list[Result]:
-    """All evaluation results of a run, oldest first."""
-    results = []
-    for line in run.evaluations:
-        try:
-            results.append(Result(**line))
-        except TypeError:
-            print(f"{run.path}/evaluations.jsonl: ignored a line from another version of imix", file=sys.stderr)
-    return results
+    return {name: value for name, value in result.hyperparameters.items() if name not in IRRELEVANT_HYPERPARAMETERS}
 
 
 def _merge_columns(results: Sequence[dict[str, Result]]) -> dict[str, list[Result]]:
@@ -239,7 +225,7 @@ def _merge_columns(results: Sequence[dict[str, Result]]) -> dict[str, list[Resul
 
 def evaluate_if_needed(run: Run) -> None:
     """Evaluate a run that has no results yet, if its data can be loaded and has labels."""
-    if run.path is None or any(result.hyperparameters.get("of") != "inputs" for result in _read_results(run)):
+    if run.path is None or any(not result.inputs for result in run.evaluations):
         return
     try:
         for protocol in ("linear", "knn", "fed"):

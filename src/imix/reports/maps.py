@@ -89,7 +89,7 @@ def draw_map(
         raise InputError(f"samples must be at least {MIN_SAMPLES}; got {samples}")
     require_matplotlib()
     run = as_run(run)
-    source = run.config["data"]["name"] if data is None else data
+    source = run.config.data.name if data is None else data
     label_is_input = label is not None and run.table is not None and label in run.table.kinds
     dataset = load_for_run(run, source, label=None if label_is_input else label, columns=columns, data_dir=data_dir)
     if label is not None and label_is_input:

@@ -5,7 +5,7 @@ import json
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -155,7 +155,7 @@ def _evaluation_settings(groups: list[RunGroup]) -> str:
     for column in dict.fromkeys(column for group in groups for column in group.results):
         result = next(group.results[column][0] for group in groups if group.results.get(column))
         used = [f"{name} {value}" for name, value in result.hyperparameters.items() if name != "seed"]
-        lines.append(html.escape(f"{column}: {', '.join(used)}"))
+        lines.append(html.escape(f"{column}: {', '.join([*used, *result.conditions])}"))
     return "<br>".join(lines)
 
 
@@ -180,9 +180,9 @@ def _settings(groups: list[RunGroup]) -> str:
     head = "".join(f"<th>{html.escape(group.name)}</th>" for group in groups)
     table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
     config = groups[0].runs[0].config
-    common = {k: v for k, v in (config["settings"] | descriptions[0]).items() if k not in (*differing, "seed")}
+    common = {k: v for k, v in (asdict(config.settings) | descriptions[0]).items() if k not in (*differing, "seed")}
     settings = ", ".join(format_setting(name, value) for name, value in common.items())
-    versions = ", ".join(f"{name} {value}" for name, value in config.get("versions", {}).items())
+    versions = ", ".join(f"{name} {value}" for name, value in config.versions.items())
     summary = "Settings that are the same for all runs" if differing else "All settings"
     text = html.escape(f"{settings}. Versions: {versions}")
     return f'{table}<details class="faint"><summary>{summary}</summary><p>{text}</p></details>'
@@ -220,7 +220,7 @@ def _maps(groups: list[RunGroup], max_samples: int) -> tuple[list[dict[str, Any]
         if not group.runs:
             continue
         run = group.runs[0]
-        name = run.config["data"]["name"]
+        name = run.config.data.name
         try:
             data = load_for_run(run, name)
         except (InputError, OSError) as error:
@@ -228,7 +228,7 @@ def _maps(groups: list[RunGroup], max_samples: int) -> tuple[list[dict[str, Any]
             continue
         selection = select_samples(data, max_samples)
         settings = replace(data.settings, standardize="train")  # not visible in samples, except in a table's numbers
-        identity = repr((name, settings, run.config["data"].get("table"), selection.split, len(selection.source)))
+        identity = repr((name, settings, run.table, selection.split, len(selection.source)))
         key = keys.setdefault(identity, f"{len(samples) + 1}: {name}" if name in samples else name)
         if key not in samples:
             samples[key] = sample_content(run, data, selection)
@@ -257,13 +257,12 @@ def _confusion_matrices(groups: list[RunGroup], samples: dict[str, Any]) -> list
     for i, group in enumerate(groups):
         for column, results in group.results.items():
             result = results[0]
-            counts = result.details.get("confusion") if result.protocol == "linear" else None
+            counts = result.confusion
             if not counts:
                 continue
-            label = result.hyperparameters.get("label", group.runs[0].data_settings.label)
             candidates = (
-                result.details.get("classes", []),
-                map_classes.get((result.data, label), []),
+                result.classes,
+                map_classes.get((result.data, result.label), []),
                 [str(number) for number in range(len(counts))],
             )
             classes = next(names for names in candidates if len(names) == len(counts))
@@ -311,7 +310,7 @@ def report(
     for run in loaded:
         evaluate_if_needed(run)
     groups = group_runs(loaded)
-    first, *others = {Path(run.config["data"]["name"]) for run in loaded}
+    first, *others = {Path(run.config.data.name) for run in loaded}
     if others:
         title = f"{len(loaded)} runs on {1 + len(others)} data sets"
     elif len(groups) == 1:

@@ -93,12 +93,11 @@ class Worker:
             return {("map", data_name): CellValue()}
         result = self._evaluate(run, protocol, data_name, device)
         if protocol == "detection":
-            precisions = {"ap": result.value, "ap50": result.details["ap50"], "ap75": result.details["ap75"]}
-            return {(name, data_name): CellValue(100 * value, 100 * value) for name, value in precisions.items()}
+            return {(name, data_name): CellValue(100 * value, 100 * value) for name, value in result.metrics.items()}
         if protocol == "linear":
-            train_accuracy = 100 * result.details["train_accuracy"]
+            train_accuracy = 100 * result.metrics["train_accuracy"]
             knn = 100 * self._evaluate(run, "knn", data_name, device).value
-            accuracy = CellValue(100 * result.value, 100 * result.details["paper_accuracy"], knn)
+            accuracy = CellValue(100 * result.value, 100 * result.metrics["paper_accuracy"], knn)
             return {("linear", data_name): accuracy, ("training", data_name): CellValue(train_accuracy, train_accuracy)}
         return {(protocol, data_name): CellValue(result.scaled, result.scaled)}
 
@@ -106,20 +105,17 @@ class Worker:
         """Evaluate, or return the stored result of the same evaluation from before an interruption."""
         assert run.path is not None
         random_crops = protocol == "linear" and is_image_data(data_name)
-        restandardize = is_image_data(data_name) and data_name != run.config["data"]["name"]
+        restandardize = is_image_data(data_name) and data_name != run.config.data.name
         hyperparameters = self._hyperparameters(protocol, data_name)
         data_dir = self._data_dir(data_name)
         if data_name == "voc" and self.budget == "smoke":
             data_dir = str(fake_voc(self.out / "fake-voc"))
         expected = {} if hyperparameters is None else json.loads(json.dumps(asdict(hyperparameters)))
-        for line in run.evaluations:
-            if line.get("protocol") != protocol or line.get("data") not in (data_name, data_dir):
-                continue
-            stored = line["hyperparameters"]  # also contains how the evaluation was run
-            same_hyperparameters = expected == {name: stored.get(name) for name in expected}
-            same_options = (random_crops, restandardize) == ("views" in stored, "standardized" in stored)
-            if same_hyperparameters and same_options and "of" not in stored:
-                return Result(**line)
+        for result in run.evaluations:
+            same_data = result.protocol == protocol and result.data in (data_name, data_dir)
+            same_options = (bool(result.random_crops), result.restandardized) == (random_crops, restandardize)
+            if same_data and same_options and result.hyperparameters == expected and not result.inputs:
+                return result
         return evaluate(
             run,
             self._data(data_name),

@@ -1,44 +1,135 @@
-"""config.json: the settings, data, architecture and versions of a run. Does not import torch."""
+"""config.json: the settings, data, architecture and versions of a run, parsed and validated in one place."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, fields
+import reprlib
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from imix.data.tables.table import Table
+from imix.encoders.mel import Clip
 from imix.errors import InputError, first_line
 from imix.settings import DataSettings, Settings
+from imix.typed_json import build
+
+FORMAT_VERSION = 1
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """Read config.json from a run folder. Settings that an older version did not write get their defaults."""
+@dataclass(frozen=True)
+class Architecture:
+    """Everything needed to build a run's model again, except its weights.
+
+    Parameters
+    ----------
+    encoder : str
+        Name of the encoder, or "custom" for a user-supplied module.
+    shape : tuple of int or None
+        Shape of a sample; None for samples with several fields.
+    groups : tuple of int
+        Widths of the feature groups of a table; empty for other data.
+    standardize : bool
+        Whether the model standardizes its inputs.
+    clip : Clip or None
+        Format of audio clips; None for other data.
+    """
+
+    encoder: str
+    shape: tuple[int, ...] | None
+    groups: tuple[int, ...]
+    standardize: bool
+    clip: Clip | None
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether the encoder is a user-supplied module."""
+        return self.encoder == "custom"
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """What a run knows about its training data.
+
+    Parameters
+    ----------
+    name : str
+        Name or path of the data.
+    samples : int
+        Number of training samples.
+    shape : tuple of int or None
+        Shape of a sample; None for samples with several fields.
+    settings : DataSettings
+        The data options.
+    table : Table or None
+        How table columns are encoded as numbers; None for other data.
+    fingerprint : str or None
+        Hash of the samples; None if they are streamed.
+    """
+
+    name: str
+    samples: int
+    shape: tuple[int, ...] | None
+    settings: DataSettings
+    table: Table | None
+    fingerprint: str | None
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The content of config.json.
+
+    Parameters
+    ----------
+    settings : Settings
+        The training settings.
+    data : DataConfig
+        The training data.
+    architecture : Architecture
+        The model.
+    ranks : int
+        Number of ranks in training.
+    user_supplied : dict of str to str
+        Names of the user-supplied components, by role: method, mix, augment.
+    versions : dict of str to str
+        Versions of imix, torch and Python.
+    """
+
+    settings: Settings
+    data: DataConfig
+    architecture: Architecture
+    ranks: int
+    user_supplied: dict[str, str]
+    versions: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The config as plain values, as they are written to config.json."""
+        value = {"format": FORMAT_VERSION} | {each.name: getattr(self, each.name) for each in fields(self)}
+        value["settings"], value["architecture"] = asdict(self.settings), asdict(self.architecture)
+        value["data"] = {each.name: getattr(self.data, each.name) for each in fields(self.data)}
+        value["data"]["settings"] = asdict(self.data.settings)
+        value["data"]["table"] = None if self.data.table is None else self.data.table.to_json()
+        return json.loads(json.dumps(value))
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "RunConfig":
+        """Parse the content of config.json; raises InputError if it is damaged."""
+        return build(cls, {name: item for name, item in value.items() if name != "format"})
+
+
+def read_config(path: Path) -> RunConfig:
+    """Read config.json from a run folder. Settings that it lacks get their defaults."""
     if not path.is_dir():
         raise InputError(f"no run folder {str(path)!r}")
     try:
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-        for section in ("settings", "data", "architecture", "machine"):
-            dict.items(config[section])  # raises TypeError unless it is a dict
-        str.strip(config["data"]["name"])
+        value = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        version = value["format"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{str(path)!r} is not a run folder: it has no valid config.json") from error
+    if version != FORMAT_VERSION:
+        raise InputError(
+            f"{str(path)!r} was written in format {reprlib.repr(version)}, and this version of imix reads format "
+            f"{FORMAT_VERSION}"
+        )
     try:
-        config["settings"] = _with_defaults(Settings(), config["settings"])
-        config["data"] = {"table": None, **config["data"]}
-        config["user_supplied"] = dict(config.get("user_supplied", {}))
-        config["data"]["settings"] = _with_defaults(DataSettings(), config["data"].get("settings", {}))
-        config["architecture"] = {"groups": [], "clip": None, **config["architecture"]}
-    except (ValueError, TypeError) as error:
+        return RunConfig.from_json(value)
+    except InputError as error:
         raise InputError(f"config.json in {str(path)!r} is damaged: {first_line(error)}") from error
-    return config
-
-
-def known_fields(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values whose names are fields of the dataclass `cls`; newer versions may have written others."""
-    return {field.name: values[field.name] for field in fields(cls) if field.name in values}
-
-
-def _with_defaults(defaults: "Settings | DataSettings", values: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate `values` and add the missing defaults, in the form that JSON gives them."""
-    cls = type(defaults)
-    cls(**known_fields(cls, values))
-    return json.loads(json.dumps(asdict(defaults))) | dict(values)

@@ -76,8 +76,8 @@ def export(run: "Run | str | Path", format: Format, out: str | Path) -> str:
     out = check_output_path(Path(out), SUFFIXES[format], f"an encoder for {format}")
     encoder = run.encoder if isinstance(run, Run) else load_encoder(run)
     if format == "onnx":
-        architecture = run.config["architecture"] if isinstance(run, Run) else read_encoder(run)[0]
-        return _to_onnx(encoder, architecture["shape"], out)
+        architecture = run.config.architecture if isinstance(run, Run) else read_encoder(run)[0]
+        return _to_onnx(encoder, architecture.shape, out)
     resnet = _resnet(encoder, format)
     if format == "detectron2":
         return _to_detectron2(encoder, resnet, out)
@@ -158,7 +158,7 @@ def _to_detectron2(encoder: nn.Sequential, resnet: "ResNet", out: Path) -> str:
     )
 
 
-def _to_onnx(encoder: nn.Sequential, shape: list[int] | None, out: Path) -> str:
+def _to_onnx(encoder: nn.Sequential, shape: tuple[int, ...] | None, out: Path) -> str:
     """Write an ONNX graph; returns its inputs and outputs."""
     if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxscript")):
         raise InputError("format 'onnx' needs the extra: pip install 'imix-ssl[onnx]'")
@@ -187,7 +187,7 @@ def _to_onnx(encoder: nn.Sequential, shape: list[int] | None, out: Path) -> str:
     return f"inputs: float32 (N, {sizes}), raw (images in 0..1, audio in -1..1); features: float32 (N, F)"
 
 
-def trace(encoder: nn.Sequential, shape: list[int]) -> torch.export.ExportedProgram:
+def trace(encoder: nn.Sequential, shape: tuple[int, ...]) -> torch.export.ExportedProgram:
     """Trace the encoder for batches of any size."""
     encoder = copy.deepcopy(encoder).cpu().eval()
     if isinstance(encoder[0], LogMel):

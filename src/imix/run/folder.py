@@ -13,8 +13,9 @@ Nothing in the folder is loaded with unrestricted pickle.
 """
 
 import shutil
+import sys
 from collections import OrderedDict
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from torch import nn
 
 from imix.data import Table
 from imix.data.loading import IN_MEMORY_NAME
-from imix.errors import StorageError
+from imix.errors import InputError, StorageError, first_line
 from imix.files import append_jsonl, read_jsonl, read_metrics
-from imix.run.config import known_fields, read_config
+from imix.run.config import Architecture, DataConfig, RunConfig, read_config
 from imix.run.result import Result
 from imix.run.stored_encoder import load_encoder
 from imix.settings import DataSettings, Settings
@@ -49,8 +50,8 @@ class Run:
     ----------
     encoder : nn.Sequential
         Maps raw inputs (N, ...) to features (N, F). Its parts are named `preprocess` and `encoder`.
-    config : dict
-        The content of config.json.
+    config : RunConfig
+        The content of config.json: settings, data, architecture, versions.
     metrics : list of dict
         The records of metrics.jsonl.
     path : Path or None
@@ -58,42 +59,50 @@ class Run:
     """
 
     encoder: nn.Sequential
-    config: dict[str, Any]
+    config: RunConfig
     metrics: list[dict[str, Any]] = field(default_factory=list)
     path: Path | None = None
 
     @property
     def settings(self) -> Settings:
         """The training settings."""
-        return Settings(**known_fields(Settings, self.config["settings"]))
+        return self.config.settings
 
     @property
     def data_settings(self) -> DataSettings:
         """The data options that the run was trained with."""
-        return DataSettings(**known_fields(DataSettings, self.config["data"].get("settings", {})))
+        return self.config.data.settings
 
     @property
     def user_supplied(self) -> dict[str, str]:
         """Names of the user-supplied components, by role: method, mix, augment."""
-        return self.config.get("user_supplied", {})
+        return self.config.user_supplied
 
     @property
     def table(self) -> Table | None:
         """How table columns are encoded as numbers; None unless the run was trained on a table."""
-        table = self.config["data"].get("table")
-        return None if table is None else Table.from_json(table)
+        return self.config.data.table
 
     @property
-    def evaluations(self) -> list[dict[str, Any]]:
-        """Stored results of `imix.evaluate`, oldest first, each a dict with the fields of `Result`."""
-        return [] if self.path is None else read_jsonl(self.path / "evaluations.jsonl")
+    def evaluations(self) -> list[Result]:
+        """Stored results of `imix.evaluate`, oldest first."""
+        if self.path is None:
+            return []
+        results = []
+        for line in read_jsonl(self.path / "evaluations.jsonl"):
+            try:
+                results.append(Result.from_json(line))
+            except InputError as error:
+                reason = first_line(error)
+                print(f"{self.path}/evaluations.jsonl: skipped a line that is not a result: {reason}", file=sys.stderr)
+        return results
 
     def add_result(self, result: Result) -> None:
         """Append a result to evaluations.jsonl, if the run has a folder."""
         if self.path is None:
             return
         try:
-            append_jsonl(self.path / "evaluations.jsonl", asdict(result))
+            append_jsonl(self.path / "evaluations.jsonl", result.to_json())
         except StorageError as error:  # the result may have taken hours: show it in the error
             raise StorageError(f"{error}; unsaved result: {' '.join(str(result).split())}") from error
 
@@ -101,7 +110,7 @@ class Run:
         settings = self.settings
         folder = "" if self.path is None else f" in {str(self.path)!r}"
         method, mix = self.user_supplied.get("method", settings.method), self.user_supplied.get("mix", settings.mix)
-        title = f"{method}{'' if mix == 'none' else f' + {mix}'} on {self.config['data']['name']}"
+        title = f"{method}{'' if mix == 'none' else f' + {mix}'} on {self.config.data.name}"
         loss = f", loss {self.metrics[-1]['loss']:.4g}" if self.metrics else ""
         return f"<Run{folder}: {title}, {settings.epochs} epochs{loss}>"
 
@@ -145,17 +154,10 @@ def as_run(run: "Run | nn.Module | str | Path") -> Run:
     if not isinstance(run, nn.Module):
         return load_run(run)
     encoder = run.encoder if isinstance(run, Method) else run
-    architecture: dict[str, Any] = {
-        "encoder": "custom",
-        "shape": None,
-        "groups": [],
-        "standardize": False,
-        "clip": None,
-    }
-    return Run(
-        nn.Sequential(OrderedDict(preprocess=nn.Identity(), encoder=encoder)),
-        {"settings": asdict(Settings()), "data": {"name": IN_MEMORY_NAME}, "architecture": architecture},
-    )
+    model = nn.Sequential(OrderedDict(preprocess=nn.Identity(), encoder=encoder))
+    data = DataConfig(IN_MEMORY_NAME, 0, None, DataSettings(), table=None, fingerprint=None)
+    architecture = Architecture("custom", None, groups=(), standardize=False, clip=None)
+    return Run(model, RunConfig(Settings(), data, architecture, ranks=1, user_supplied={}, versions={}))
 
 
 def clear_run_folder(path: Path) -> None:

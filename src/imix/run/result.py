@@ -1,16 +1,50 @@
 """The result of an evaluation."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-DISTANCES = ("fed",)  # protocols that measure a distance; all others measure an accuracy or average precision
-PERCENT_SUFFIXES = ("accuracy", "ap50", "ap75")  # details whose names end like this are printed in percent
-NOT_PRINTED = ("by_lr", "confusion", "per_class", "classes", "paper_lr")  # details that are too long for one line
-DETAIL_LABELS = {
-    "train_accuracy": "training accuracy:",
-    "paper_accuracy": "with lr chosen on the test set, as in the paper:",
-    "majority_accuracy": "most frequent class:",
+from imix.errors import InputError
+from imix.typed_json import build
+
+MAIN_METRIC = {"fed": "distance", "detection": "ap"}  # by protocol; "accuracy" for the others
+METRIC_LABELS = {
+    "train_accuracy": "training accuracy",
+    "paper_accuracy": "with lr chosen on the test set, as in the paper",
+    "majority_accuracy": "most frequent class",
 }
+
+
+@dataclass(frozen=True)
+class Split:
+    """The training and test samples of an evaluation.
+
+    Parameters
+    ----------
+    train, test : int
+        Numbers of training and test samples.
+    held_out : bool
+        Whether the test samples are a random part of the training data.
+    seed : int or None
+        Seed of that random part; None if nothing was drawn.
+    test_file : str or None
+        File or folder of the test samples, if it was given.
+    unlabeled : int
+        Number of samples that were ignored because they have no label.
+    """
+
+    train: int
+    test: int
+    held_out: bool = False
+    seed: int | None = None
+    test_file: str | None = None
+    unlabeled: int = 0
+
+    def __str__(self) -> str:
+        parts = [f"train {self.train}", f"test {self.test}"]
+        parts[1] += f" held out with seed {self.seed}" if self.held_out else ""
+        parts += [f"test file {self.test_file}"] if self.test_file else []
+        parts += [f"{self.unlabeled} without label ignored"] if self.unlabeled else []
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -23,58 +57,110 @@ class Result:
         "linear", "knn", "pinv", "fed" or "detection".
     data : str
         Name or path of the data.
-    value : float
-        Accuracy or average precision in [0, 1], or a distance for "fed".
+    metrics : dict of str to float
+        The main metric ("accuracy", "distance" for fed, "ap" for detection) and further ones.
     hyperparameters : dict
-        The hyperparameters of the protocol, the numbers of training and test samples, and the evaluation options.
+        Hyperparameters of the protocol.
+    split : Split
+        Numbers of training and test samples, and how they were split.
+    label : str or None
+        The label column of a table.
+    inputs : bool
+        Whether the encoder's inputs were evaluated instead of its features.
+    random_crops : str or None
+        The augmentation of the linear classifier's training images.
+    restandardized : bool
+        Whether inputs were standardized with the statistics of the evaluation data.
+    confusion : list of list of int
+        Confusion matrix of the linear classifier, rows are true classes; empty for many classes.
+    classes : list of str
+        Class names, in the order of the confusion matrix.
     details : dict
-        Further numbers, for example the confusion matrix.
+        Further values, for example the chosen learning rate.
 
     Examples
     --------
-    >>> print(imix.evaluation.Result("knn", "digits", 0.962, {"k": 20}, {"majority_accuracy": 0.102}))
+    >>> from imix.evaluation import Result, Split
+    >>> metrics = {"accuracy": 0.962, "majority_accuracy": 0.102}
+    >>> print(Result("knn", "digits", metrics, {"k": 20}, Split(train=1297, test=500)))
     knn on digits: 96.20 % (most frequent class: 10.20 %)
-      k 20
+      k 20, train 1297, test 500
     """
 
     protocol: str
     data: str
-    value: float
+    metrics: dict[str, float]
     hyperparameters: dict[str, Any]
+    split: Split
+    label: str | None = None
+    inputs: bool = False
+    random_crops: str | None = None
+    restandardized: bool = False
+    confusion: list[list[int]] = field(default_factory=list)
+    classes: list[str] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def metric(self) -> str:
+        """Name of the main metric."""
+        return MAIN_METRIC.get(self.protocol, "accuracy")
+
+    @property
+    def value(self) -> float:
+        """The main metric: accuracy or average precision in [0, 1], or a distance."""
+        return self.metrics[self.metric]
+
+    @property
     def is_distance(self) -> bool:
-        """Whether the value is a distance, so that lower is better."""
-        return self.protocol in DISTANCES
+        """Whether the main metric is a distance, so that lower is better."""
+        return self.metric == "distance"
 
     @property
     def accuracy(self) -> float:
-        """The value, if it is an accuracy; AttributeError for a distance."""
-        if self.is_distance:
-            raise AttributeError(f"{self.protocol} measures a distance, not an accuracy; use `value`")
+        """The accuracy; AttributeError if the protocol measures something else."""
+        if self.metric != "accuracy":
+            raise AttributeError(f"{self.protocol} measures {self.metric}, not accuracy; use `value`")
         return self.value
 
     @property
     def scaled(self) -> float:
-        """The value in percent, or for a distance in units of 0.0001."""
+        """The main metric in percent, or for a distance in units of 0.0001."""
         return (1e4 if self.is_distance else 100) * self.value
 
     @property
     def formatted(self) -> str:
-        """The value with its unit, for printing."""
+        """The main metric with its unit, for printing."""
         return f"{self.scaled:.2f}{'e-4' if self.is_distance else ' %'}"
 
+    @property
+    def conditions(self) -> list[str]:
+        """The split, label and options of the evaluation, for printing."""
+        parts = ["inputs instead of features"] if self.inputs else []
+        parts += [str(self.split)]
+        parts += [f"random crops ({self.random_crops})"] if self.random_crops else []
+        parts += ["restandardized"] if self.restandardized else []
+        parts += [f"label {self.label}"] if self.label else []
+        return parts
+
     def __str__(self) -> str:
-        details = "; ".join(
-            f"{DETAIL_LABELS.get(name, name)} {_format(name, value)}"
-            for name, value in self.details.items()
-            if name not in NOT_PRINTED
-        )
-        hyperparameters = ", ".join(f"{name} {value}" for name, value in self.hyperparameters.items())
-        summary = f"{self.protocol} on {self.data}: {self.formatted}" + (f" ({details})" if details else "")
-        return f"{summary}\n  {hyperparameters}" if hyperparameters else summary
+        others = [
+            f"{METRIC_LABELS.get(name, name)}: {100 * value:.2f} %"
+            for name, value in self.metrics.items()
+            if name != self.metric
+        ]
+        others += [f"lr {self.details['lr']}"] if "lr" in self.details else []
+        hyperparameters = [f"{name} {value}" for name, value in self.hyperparameters.items()]
+        summary = f"{self.protocol} on {self.data}: {self.formatted}" + (f" ({'; '.join(others)})" if others else "")
+        return f"{summary}\n  {', '.join([*hyperparameters, *self.conditions])}"
 
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain values, as they are written to evaluations.jsonl."""
+        return asdict(self)
 
-def _format(name: str, value: Any) -> str:
-    return f"{100 * value:.2f} %" if name.endswith(PERCENT_SUFFIXES) else str(value)
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Result":
+        """Parse a line of evaluations.jsonl; raises InputError if it is not a result."""
+        result = build(cls, value)
+        if result.metric not in result.metrics:
+            raise InputError(f"metrics.{result.metric} is missing")
+        return result

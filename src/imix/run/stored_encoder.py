@@ -3,48 +3,46 @@
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from imix import encoders
-from imix.encoders.mel import Clip, LogMel
+from imix.encoders.mel import LogMel
 from imix.encoders.standardize import Standardize
 from imix.errors import InputError, first_line
 from imix.files import write_bytes
-from imix.run.config import read_config
+from imix.run.config import Architecture, read_config
+from imix.typed_json import build
 
-REQUIRED_KEYS = {"encoder", "shape", "groups", "standardize"}  # of the architecture in the header
 
-
-def assemble(architecture: dict[str, Any], encoder: nn.Module | None = None) -> nn.Sequential:
+def assemble(architecture: Architecture, encoder: nn.Module | None = None) -> nn.Sequential:
     """Build a run's model, `Sequential(preprocess, encoder)`, with a user-supplied encoder if one is passed.
 
     `preprocess` is a log-mel spectrogram for audio, standardization if enabled, and otherwise the identity.
     """
-    shape = architecture["shape"]
-    clip = Clip(**architecture["clip"]) if architecture.get("clip") else None
+    shape, clip = architecture.shape, architecture.clip
     if encoder is None:
         if shape is None:
             raise InputError("samples with several fields need your own encoder; pass encoder=MODULE")
-        encoder = encoders.build(architecture["encoder"], clip.shape if clip else shape, architecture["groups"])
+        encoder = encoders.build(architecture.encoder, clip.shape if clip else shape, architecture.groups)
     preprocess: nn.Module
     if clip is not None:
         preprocess = LogMel(clip)
     else:
-        preprocess = Standardize(shape[0]) if architecture["standardize"] and shape else nn.Identity()
+        preprocess = Standardize(shape[0]) if architecture.standardize and shape else nn.Identity()
     return nn.Sequential(OrderedDict(preprocess=preprocess, encoder=encoder))
 
 
-def save_encoder(path: Path, encoder: nn.Sequential, architecture: dict[str, Any]) -> None:
+def save_encoder(path: Path, encoder: nn.Sequential, architecture: Architecture) -> None:
     """Write the encoder and its architecture, so that it can be loaded from this file alone."""
     from safetensors.torch import save
 
     # Clone every tensor, because safetensors rejects tensors that share memory.
     state = {name: value.detach().cpu().clone().contiguous() for name, value in encoder.state_dict().items()}
-    write_bytes(path, save(state, {"imix": json.dumps(architecture)}))
+    write_bytes(path, save(state, {"imix": json.dumps(asdict(architecture))}))
 
 
 def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Sequential:
@@ -79,7 +77,7 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
     if not isinstance(path, str | Path):
         raise InputError(f"path must be a run folder or an encoder file; got {path!r} (a Run has its .encoder)")
     architecture, state = read_encoder(path)
-    if architecture["encoder"] == "custom" and encoder is None:
+    if architecture.is_custom and encoder is None:
         raise InputError(
             f"{str(path)!r} holds the weights of a user-supplied encoder; pass the module to load them into: "
             f"imix.load_encoder(path, module), or imix.load_run(folder, module) for evaluate, embed and report"
@@ -96,7 +94,7 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
     return model.eval()
 
 
-def read_encoder(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_encoder(path: str | Path) -> tuple[Architecture, dict[str, Tensor]]:
     """Read the architecture and the weights from a run folder or an encoder.safetensors file."""
     from safetensors import SafetensorError, safe_open
 
@@ -108,13 +106,11 @@ def read_encoder(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise InputError(f"no encoder at {str(path)!r}: the run has not finished, or this is not a run folder")
     try:
         with open(path, "rb") as opened, safe_open(_utf8_path(path, opened.fileno()), "pt") as file:
-            architecture = json.loads((file.metadata() or {})["imix"])
+            header = json.loads((file.metadata() or {})["imix"])
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise InputError(f"{str(path)!r} is not an encoder written by imix: {error}") from error
-    if not isinstance(architecture, dict) or not architecture.keys() >= REQUIRED_KEYS:
-        raise InputError(f"{str(path)!r} is not an encoder written by imix: its header has no valid architecture")
-    return architecture, state
+        return build(Architecture, header, "architecture"), state
+    except (SafetensorError, KeyError, ValueError, OSError, RecursionError) as error:
+        raise InputError(f"{str(path)!r} is not an encoder written by imix: {first_line(error)}") from error
 
 
 def _utf8_path(path: Path, descriptor: int) -> str:
@@ -126,9 +122,9 @@ def _utf8_path(path: Path, descriptor: int) -> str:
     return str(path)
 
 
-def _check_fit(path: str | Path, architecture: dict[str, Any], state: Mapping[str, Tensor]) -> None:
+def _check_fit(path: str | Path, architecture: Architecture, state: Mapping[str, Tensor]) -> None:
     """Raise InputError if the shapes do not match the architecture, before memory is allocated for it."""
-    if str(architecture["encoder"]).startswith("timm:"):  # the name alone determines the size
+    if architecture.encoder.startswith("timm:"):  # the name alone determines the size
         return
     try:
         with torch.device("meta"):

@@ -1,10 +1,8 @@
 """`imix.pretrain`: trains an encoder on data and returns the run."""
 
-import json
 import platform
 import sys
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from imix.data import Data, load
 from imix.errors import InputError, RunFolderBusy
 from imix.mix import MixOperator
 from imix.run import Run, checkpoint, clear_run_folder
-from imix.run.config import read_config
+from imix.run.config import DataConfig, RunConfig, read_config
 from imix.run.stored_encoder import save_encoder
 from imix.runtime import distributed, launch
 from imix.runtime.device import uses_bf16
@@ -122,26 +120,14 @@ def _pretrain(
     data: Data, setup: TrainingSetup, folder: Path | None, overwrite: bool, progress: bool, locks: ExitStack
 ) -> Run:
     settings = setup.settings
-    config = {
-        "settings": asdict(settings),
-        "data": {
-            "name": data.name,
-            "samples": len(data.train),
-            "shape": data.train.shape,
-            "settings": asdict(data.settings),
-            "table": None if data.table is None else data.table.to_json(),
-            "fingerprint": data.train.fingerprint(),
-        },
-        "machine": {"ranks": distributed.world_size()},
-        "architecture": setup.architecture,
-        "user_supplied": setup.user_supplied,
-        "versions": {
-            "imix": __version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
-    }
-    config = json.loads(json.dumps(config))  # with the types it has when it is read back
+    config = RunConfig(
+        settings,
+        DataConfig(data.name, len(data.train), data.train.shape, data.settings, data.table, data.train.fingerprint()),
+        setup.architecture,
+        distributed.world_size(),
+        setup.user_supplied,
+        {"imix": __version__, "torch": torch.__version__, "python": platform.python_version()},
+    )
     probe = build_knn_probe(setup.model, data, settings, setup.device) if settings.knn_every else None
 
     state = None if folder is None else _open_folder(folder, config, overwrite, locks)
@@ -176,7 +162,7 @@ def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
         raise InputError("--resume and --overwrite exclude each other")
 
 
-def _open_folder(folder: Path, config: dict[str, Any], overwrite: bool, locks: ExitStack) -> dict[str, Any] | None:
+def _open_folder(folder: Path, config: RunConfig, overwrite: bool, locks: ExitStack) -> dict[str, Any] | None:
     """Prepare the folder; returns the state to resume from, if it has a checkpoint of the same run.
 
     The folder stays locked against other trainings as long as `locks` is open.
@@ -192,14 +178,14 @@ def _open_folder(folder: Path, config: dict[str, Any], overwrite: bool, locks: E
         if overwrite:
             clear_run_folder(folder)
         if overwrite or not (folder / "config.json").exists():
-            files.write_json(folder / "config.json", config)
+            files.write_json(folder / "config.json", config.to_json())
     distributed.barrier()
     _check_same_run(folder, read_config(folder), config)
     path = folder / "checkpoint.pt"
     return checkpoint.load(path) if path.exists() else None
 
 
-def _check_same_run(folder: Path, stored: dict[str, Any], config: dict[str, Any]) -> None:
+def _check_same_run(folder: Path, stored: RunConfig, config: RunConfig) -> None:
     """Refuse to resume a run with other settings or data, and name the difference."""
     refusal = f"cannot resume {str(folder)!r}"
     for before, now in zip(_identity(stored), _identity(config), strict=True):
@@ -212,21 +198,27 @@ def _check_same_run(folder: Path, stored: dict[str, Any], config: dict[str, Any]
                 if before.get(name) and now.get(name):  # streamed data has none
                     raise InputError(f"{refusal}: its data had other values")
                 continue
-            given = f"now it is {now[name]!r}" if name in now else "this version of imix does not have that setting"
+            given = f"now it is {now.get(name)!r}"
             hint = "; a run cannot be made longer, because its learning rate depends on it" if name == "epochs" else ""
             raise InputError(f"{refusal}: its {name} was {before.get(name)!r}, {given}{hint}")
 
 
-def _identity(config: dict[str, Any]) -> list[dict[str, Any]]:
+def _identity(config: RunConfig) -> list[dict[str, Any]]:
     """Everything that must be the same when a run is resumed, by name."""
-    data = {name: value for name, value in config["data"].items() if name != "settings"}
-    user_supplied = {f"custom {name}": value for name, value in config["user_supplied"].items()}
-    data_settings = config["data"]["settings"]
-    return [config["settings"], data, data_settings, config["architecture"], config["machine"], user_supplied]
+    value = config.to_json()
+    data, user_supplied = value["data"], value["user_supplied"]
+    return [
+        value["settings"],
+        data.pop("settings"),
+        data,
+        value["architecture"],
+        {"ranks": config.ranks},
+        {f"custom {name}": component for name, component in user_supplied.items()},
+    ]
 
 
 def _open_log(
-    folder: Path | None, config: dict[str, Any], settings: Settings, steps_per_epoch: int, done: int, progress: bool
+    folder: Path | None, config: RunConfig, settings: Settings, steps_per_epoch: int, done: int, progress: bool
 ) -> Log:
     if distributed.rank() != 0:
         return Log([])
@@ -237,7 +229,7 @@ def _open_log(
         records = list(metrics.records)
         sinks.append(metrics)
         sinks += [TensorBoard(folder, done)] if settings.tensorboard else []
-        sinks += [WandB(folder, config)] if settings.wandb else []
+        sinks += [WandB(folder, config.to_json())] if settings.wandb else []
     if progress:
         sinks.append(ProgressBar(settings.epochs * steps_per_epoch, done))
     return Log(sinks, records)
@@ -248,7 +240,7 @@ def startup_messages(data: Data, setup: TrainingSetup) -> list[str]:
     settings, n, shape = setup.settings, len(data.train), data.train.shape or ()
     messages = [] if data.table is None else [f"{data.name}: {data.table}"]
     messages.append(_headline(data, setup))
-    custom_encoder = ["encoder"] if setup.architecture["encoder"] == "custom" else []
+    custom_encoder = ["encoder"] if setup.architecture.is_custom else []
     if unused := settings.unused_settings([*setup.user_supplied, *custom_encoder]):
         messages.append(f"{setup.title} ignores these settings: {', '.join(unused)}")
     if settings.method == "moco" and settings.queue > n:

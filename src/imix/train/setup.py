@@ -1,7 +1,7 @@
 """Builds everything a training run needs from data and settings: encoder, views, method and source, on the device."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from imix.encoders.standardize import Standardize
 from imix.errors import InputError
 from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
 from imix.mix import CutMix, MixOperator, MixUp
+from imix.run.config import Architecture
 from imix.run.stored_encoder import assemble
 from imix.runtime.device import pick_device, should_compile, should_use_cuda_graph, start_compiler
 from imix.runtime.distributed import world_size
@@ -35,7 +36,7 @@ class TrainingSetup:
 
     settings: Settings
     device: torch.device
-    architecture: dict[str, Any]  # enough to build the encoder again
+    architecture: Architecture
     model: nn.Sequential  # preprocessing and encoder, from raw inputs to features
     source: Source
     learner: Method
@@ -63,8 +64,7 @@ class TrainingSetup:
     @property
     def encoder_name(self) -> str:
         """The encoder's name in the settings, or the class of a user-supplied module."""
-        custom = self.architecture["encoder"] == "custom"
-        return type(self.model[-1]).__name__ if custom else self.settings.encoder
+        return type(self.model[-1]).__name__ if self.architecture.is_custom else self.settings.encoder
 
 
 def build_setup(
@@ -88,13 +88,13 @@ def build_setup(
     shape = data.train.shape
     # Table columns are standardized while they are encoded; mel spectrograms have a fixed scale in dB.
     standardize = data.settings.standardize != "none" and data.table is None and data.clip is None
-    architecture = {
-        "encoder": settings.encoder if encoder is None else "custom",
-        "shape": shape,
-        "groups": [] if data.table is None else data.table.groups,
-        "standardize": standardize and shape is not None,
-        "clip": None if data.clip is None else asdict(data.clip),
-    }
+    architecture = Architecture(
+        settings.encoder if encoder is None else "custom",
+        shape,
+        () if data.table is None else data.table.groups,
+        standardize and shape is not None,
+        data.clip,
+    )
     with isolated_rng(device):
         seed_all(settings.seed, BEFORE_TRAINING)
         model = assemble(architecture, encoder)

@@ -173,8 +173,8 @@ def test_pretrain_evaluate_and_embed_work_on_a_folder(animals, tmp_path, monkeyp
     shutil.copytree(animals, tmp_path / "others")
     run = imix.pretrain(animals, QUICK, DataSettings(test=str(tmp_path / "others")), out=tmp_path / "run")
     assert "crop 0.2 to 1, flip 0.5, color jitter 0.8, grayscale 0.2" in capsys.readouterr().err
-    assert run.config["architecture"]["standardize"]
-    assert imix.evaluate(tmp_path / "run", protocol="knn").hyperparameters["test"] == 12
+    assert run.config.architecture.standardize
+    assert imix.evaluate(tmp_path / "run", protocol="knn").split.test == 12
     imix.embed(tmp_path / "run", animals, tmp_path / "z.parquet")
     table = polars.read_parquet(tmp_path / "z.parquet")
     assert table["file"][0].endswith("cat/0.png") and table["label"].to_list()[:12] == ["cat"] * 6 + ["dog"] * 6

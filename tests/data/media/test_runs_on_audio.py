@@ -63,7 +63,7 @@ def test_spoken_words_are_classified_after_pretraining(tmp_path):
     run = imix.pretrain(tmp_path / "spoken", Settings(epochs=10, batch_size=40, device="cpu"), progress=False)
     for protocol, min_accuracy in (("linear", 0.8), ("knn", 0.3)):  # with five words, after thirty steps
         result = imix.evaluate(run, tmp_path / "spoken", protocol)
-        assert result.accuracy >= min_accuracy and result.hyperparameters["test"] == "24 held out of train"
+        assert result.accuracy >= min_accuracy and (result.split.test, result.split.held_out) == (24, True)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,8 @@ def test_moco_mixes_in_background_noise(tones_with_noise, tmp_path, capsys):
     run = imix.pretrain(tones_with_noise, settings, SHORT_CLIPS, out=tmp_path / "run")
     assert "noise up to 0.45" in capsys.readouterr().err
     assert np.isfinite(run.metrics[-1]["loss"])
-    assert imix.evaluate(tmp_path / "run", protocol="knn").hyperparameters["test"] == "2 held out of train"
+    split = imix.evaluate(tmp_path / "run", protocol="knn").split
+    assert (split.test, split.held_out) == (2, True)
 
 
 def test_low_and_high_tones_are_classified_after_pretraining(tones):

@@ -49,7 +49,7 @@ def test_covtype_is_standardized_by_training_rows_or_all_rows(covtype_rows, tmp_
 def test_a_run_on_covtype_remembers_data_dir(covtype_rows, tmp_path):
     data_settings = DataSettings(data_dir=str(tmp_path))
     imix.pretrain("covtype", QUICK, data_settings, out=tmp_path / "run", progress=False)
-    assert imix.evaluate(tmp_path / "run", protocol="knn").hyperparameters["test"] == 28
+    assert imix.evaluate(tmp_path / "run", protocol="knn").split.test == 28
     assert imix.embed(tmp_path / "run", "covtype", data_dir=str(tmp_path)).shape == (40, 2)
 
 

@@ -11,6 +11,7 @@ import torch
 import imix
 from imix import DataSettings, InputError, Settings
 from imix.data.tables.frame import as_frame
+from imix.run.result import Split
 from tests.data.tables.helpers import QUICK, people
 
 
@@ -26,7 +27,7 @@ def test_several_label_columns_can_be_dropped_in_training_and_evaluated_one_by_o
     run = imix.pretrain(frame, QUICK, DataSettings(columns={"target": "drop", "smoker": "drop"}), progress=False)
     assert not {"target", "smoker"} & run.table.kinds.keys()
     for label in ("target", "smoker"):
-        assert imix.evaluate(run, frame, "knn", label=label).hyperparameters["train"] == 96
+        assert imix.evaluate(run, frame, "knn", label=label).split.train == 96
 
 
 def test_a_self_supervised_method_does_not_use_the_label():
@@ -42,9 +43,9 @@ def test_rows_without_a_label_are_used_for_training_but_not_for_evaluation():
     frame = pandas.DataFrame(people())
     frame.loc[::2, "target"] = None
     run = imix.pretrain(frame, QUICK, DataSettings(label="target"), progress=False)
-    assert run.config["data"]["samples"] == 120
+    assert run.config.data.samples == 120
     result = imix.evaluate(run, frame, "knn")
-    assert (result.hyperparameters["train"], result.hyperparameters["test"]) == (48, "12 held out of train")
+    assert result.split == Split(train=48, test=12, held_out=True, seed=0, unlabeled=60)
     with pytest.raises(InputError, match="60 rows have none"):
         imix.pretrain(frame, Settings(method="supclr", encoder="mlp:8-8"), DataSettings(label="target"), progress=False)
 
@@ -103,7 +104,7 @@ def test_new_rows_may_have_an_empty_label_column_or_separate_labels():
     run = imix.pretrain(frame, QUICK, DataSettings(label="target"), progress=False)
     assert imix.embed(run, frame.assign(target=None)).shape == (120, 2)
     result = imix.evaluate(run, frame.drop(columns="target"), "knn", labels=frame["target"])
-    assert result.hyperparameters["train"] == 96
+    assert result.split.train == 96
     with pytest.raises(InputError, match="has no column 'typo'"):
         imix.evaluate(run, frame, "knn", label="typo")
     with pytest.raises(InputError, match="column 'target' is empty"):
@@ -127,16 +128,17 @@ def test_columns_that_the_run_has_not_seen_can_be_dropped(people_csv, tmp_path):
     with pytest.raises(InputError, match="not seen in training: 'extra'"):
         imix.evaluate(tmp_path / "run", tmp_path / "new.csv", "knn")
     options = {"columns": {"extra": "drop"}, "test": str(tmp_path / "new.csv")}
-    assert imix.evaluate(tmp_path / "run", tmp_path / "new.csv", "knn", **options).hyperparameters["test"] == 120
+    assert imix.evaluate(tmp_path / "run", tmp_path / "new.csv", "knn", **options).split.test == 120
     with pytest.raises(InputError, match="column 'age' is numeric in this run and cannot be changed to drop"):
         imix.embed(tmp_path / "run", people_csv, columns={"age": "drop"})
 
 
-def test_a_run_without_table_settings_can_be_read(tmp_path):
+def test_data_options_that_a_config_lacks_get_their_defaults(tmp_path):
     run = imix.pretrain(np.random.default_rng(0).normal(size=(40, 3)), QUICK, out=tmp_path / "run", progress=False)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    del config["data"]["table"], config["data"]["settings"]
+    config["data"]["settings"] = {}
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    assert imix.load_run(tmp_path / "run").data_settings == DataSettings()
     assert imix.embed(tmp_path / "run", np.ones((2, 3))).shape == (2, run.encoder[-1].width)
 
 
@@ -146,8 +148,8 @@ def test_a_result_states_the_number_of_unlabeled_rows(tmp_path):
     path.write_text("y,v,w\n" + "".join(f"{y},{n * 0.37 % 1},{n * 0.73 % 1}\n" for n, y in enumerate(rows)))
     run = imix.pretrain(path, QUICK, DataSettings(label="y"), progress=False)
     result = imix.evaluate(run, protocol="knn", hyperparameters=imix.evaluation.KNN(k=3))
-    assert (result.hyperparameters["unlabeled"], result.hyperparameters["train"]) == (10, 32)
-    assert "unlabeled 10" in str(result)
+    assert (result.split.unlabeled, result.split.train) == (10, 32)
+    assert "10 without label ignored" in str(result)
 
 
 def test_missing_values_are_an_error_if_training_had_none():

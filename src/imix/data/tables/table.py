@@ -11,6 +11,7 @@ from imix.data.tables.columns import CategoricalColumn, Column, NumericColumn, i
 from imix.data.tables.frame import Frame, format_names
 from imix.errors import InputError, first_line
 from imix.settings import COLUMN_KINDS
+from imix.typed_json import build
 
 
 @dataclass(frozen=True)
@@ -159,12 +160,16 @@ class Table:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Table":
-        """Restore a table from the result of `to_json`."""
+        """Restore a table from the result of `to_json`; raises InputError if it is damaged."""
+        stored = build(_StoredTable, value, "table")
         columns: list[Column] = []
-        for entry in value["columns"]:
-            fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
-            columns.append(CategoricalColumn(**fields) if fields["kind"] == "categorical" else NumericColumn(**fields))
-        return cls(tuple(columns), dict(value["ignored"]))
+        for i, entry in enumerate(stored.columns):
+            name = f"table.columns[{i}]"
+            if entry.get("kind") == "categorical":
+                columns.append(build(CategoricalColumn, entry, name))
+            else:
+                columns.append(build(NumericColumn, entry, name))
+        return cls(tuple(columns), stored.ignored)
 
     def __str__(self) -> str:
         by_kind = {kind: [name for name, k in self.kinds.items() if k == kind] for kind in COLUMN_KINDS}
@@ -174,6 +179,14 @@ class Table:
         columns = ", ".join(f"{len(names)} {kind} ({format_names(names)})" for kind, names in by_kind.items() if names)
         ignored = [f"ignored {format_names(names)}: {reason}" for reason, names in by_reason.items()]
         return "; ".join([f"{columns} columns encoded as {self.width} features", *ignored])
+
+
+@dataclass(frozen=True)
+class _StoredTable:
+    """The JSON of a table."""
+
+    columns: tuple[dict[str, Any], ...]
+    ignored: dict[str, str]
 
 
 def infer_kinds(train: Frame, kinds: Mapping[str, str] | None, label: str | None) -> dict[str, tuple[str, str]]:
