@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from imix.batch import concatenate, fields, map_fields, size
+from imix.batch import checked_size, concatenate, fields, map_fields, size
 from imix.errors import InputError
 
 
@@ -54,17 +54,17 @@ def test_concatenate_joins_every_field() -> None:
         assert torch.equal(y, torch.cat([x, x + 1, x + 2]))
 
 
-def test_size_rejects_fields_with_different_numbers_of_samples() -> None:
+def test_checked_size_rejects_fields_with_different_numbers_of_samples() -> None:
     with pytest.raises(InputError, match=r"same number of samples; got \[3, 2\]"):
-        size({"a": torch.zeros(3, 1), "b": torch.zeros(2, 5)})
+        checked_size({"a": torch.zeros(3, 1), "b": torch.zeros(2, 5)})
 
 
-def test_size_rejects_a_batch_without_fields() -> None:
+def test_checked_size_rejects_a_batch_without_fields() -> None:
     with pytest.raises(InputError, match="same number of samples"):
-        size([])
+        checked_size([])
 
 
 @pytest.mark.parametrize("value", ["text", 3.0, None, {1, 2}])
-def test_size_rejects_values_that_are_not_tensors(value: object) -> None:
+def test_checked_size_rejects_values_that_are_not_tensors(value: object) -> None:
     with pytest.raises(InputError, match=f"a tensor, or a tuple, list or dict of tensors; got {type(value).__name__}"):
-        size({"field": value})
+        checked_size({"field": value})

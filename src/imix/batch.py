@@ -30,30 +30,36 @@ def map_fields(fn: Callable[..., Tensor], *batches: Batch) -> Batch:
 
 def fields(batch: Batch) -> list[Tensor]:
     """Return the tensors of a batch in order."""
-    tensors: list[Tensor] = []
+    if isinstance(batch, Tensor):
+        return [batch]
+    if not isinstance(batch, dict | tuple | list):
+        raise InputError(f"a batch must be a tensor, or a tuple, list or dict of tensors; got {type(batch).__name__}")
+    children = batch.values() if isinstance(batch, dict) else batch
+    return [field for child in children for field in fields(child)]
 
-    def collect(field: Tensor) -> Tensor:
-        tensors.append(field)
-        return field
 
-    map_fields(collect, batch)
-    return tensors
+def first_field(batch: Batch) -> Tensor:
+    """Return the first tensor of a valid batch."""
+    while not isinstance(batch, Tensor):
+        batch = next(iter(batch.values() if isinstance(batch, dict) else batch))
+    return batch
 
 
 def size(batch: Batch) -> int:
-    """Return the number of samples, which must be the same for all fields."""
-    sizes = [len(field) for field in fields(batch)]
-    if not sizes or min(sizes) != max(sizes):
-        raise InputError(f"the fields of a batch must have the same number of samples; got {sizes}")
-    return sizes[0]
+    """Return the number of samples of a valid batch."""
+    return len(first_field(batch))
 
 
-def common_size(*batches: Batch) -> int:
-    """Return the number of samples, which must be the same for all batches."""
-    sizes = [size(batch) for batch in batches]
-    if min(sizes) != max(sizes):
-        raise InputError(f"views of one batch must have the same number of samples; got {sizes}")
-    return sizes[0]
+def checked_size(*batches: Batch) -> int:
+    """Return the number of samples after checking that it is the same for all fields of all batches."""
+    sizes = [[len(field) for field in fields(batch)] for batch in batches]
+    for batch_sizes in sizes:
+        if not batch_sizes or min(batch_sizes) != max(batch_sizes):
+            raise InputError(f"the fields of a batch must have the same number of samples; got {batch_sizes}")
+    first = [batch_sizes[0] for batch_sizes in sizes]
+    if min(first) != max(first):
+        raise InputError(f"views of one batch must have the same number of samples; got {first}")
+    return first[0]
 
 
 def to_float(batch: Batch) -> Batch:

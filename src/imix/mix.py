@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from imix.batch import Batch, fields, map_fields, size
+from imix.batch import Batch, checked_size, fields, first_field, map_fields
 from imix.errors import InputError
 
 MIN_STANDARD_ALPHA = 0.1  # below this, Gamma(alpha) draws underflow in float32 and need the logarithmic form
@@ -208,7 +208,7 @@ class InputMix:
         -------
         mixed : same structure, shapes and dtypes as `batch`
         """
-        n, first = size(batch), fields(batch)[0]
+        n, first = checked_size(batch), first_field(batch)
         weights = 0.5 * _dirichlet(n, 1 + self.auxiliaries, self.alpha, first)
         auxiliaries = [_permutation(n, first.device) for _ in range(self.auxiliaries)]
 
@@ -223,7 +223,7 @@ class InputMix:
 
 
 def _draw(batch: Batch, alpha: float, per_sample: bool, fold: bool) -> Mix:
-    n, first = size(batch), fields(batch)[0]
+    n, first = checked_size(batch), first_field(batch)
     lam = _dirichlet(n if per_sample else 1, 2, alpha, first)[
         :, 0
     ]  # the first of two coordinates is Beta(alpha, alpha)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from imix.batch import Batch, fields, map_fields, size
+from imix.batch import Batch, checked_size, fields, first_field, map_fields, size
 from imix.data.tables.table import Table
 from imix.encoders.mel import Clip
 from imix.errors import InputError
@@ -102,7 +102,7 @@ class TensorSource(Source):
     """
 
     def __init__(self, inputs: Batch, labels: Tensor | None = None) -> None:
-        if size(inputs) == 0:
+        if checked_size(inputs) == 0:
             raise InputError("the data contains no samples")
         if labels is not None and labels.shape != (size(inputs),):
             raise InputError(
@@ -116,7 +116,7 @@ class TensorSource(Source):
 
     def batches(self, rows: Iterable[Tensor]) -> Iterator[tuple[Batch, Tensor | None]]:
         """Yield samples and labels on the device of the inputs."""
-        device = fields(self.inputs)[0].device
+        device = first_field(self.inputs).device
         for batch_rows in rows.to(device) if isinstance(rows, Tensor) else rows:
             i = batch_rows.to(device)
             yield map_fields(lambda x, i=i: x[i], self.inputs), None if self.labels is None else self.labels[i]

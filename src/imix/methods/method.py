@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from imix.batch import Batch, common_size, concatenate, size
+from imix.batch import Batch, checked_size, concatenate, size
 from imix.encoders import build_head, eval_mode, infer_width
 from imix.errors import InputError
 from imix.mix import InputMix, Mix, MixOperator, no_mix
@@ -50,7 +50,7 @@ class Method(nn.Module):
 
     def check_views(self, *views: Batch) -> None:
         """Raise an error if the views differ in size or are too few samples to contrast."""
-        n = common_size(*views) * world_size()
+        n = checked_size(*views) * world_size()
         if n < self.min_batch_size:
             raise InputError(f"{type(self).__name__} needs a batch size of at least {self.min_batch_size}; got {n}")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from imix.batch import Batch, concatenate, fields, map_fields, size
+from imix.batch import Batch, concatenate, first_field, map_fields, size
 from imix.errors import InputError
 from imix.methods.method import ProjectionMethod
 from imix.mix import Mix, MixOperator
@@ -76,7 +76,7 @@ class MomentumMethod(ProjectionMethod):
         batch, sizes = concatenate(views), [size(view) for view in views]
         if not self._needs_shuffle():
             return self.key_head(self.key_encoder(batch)).split(sizes)
-        order, inverse = distributed.shared_permutation(size(batch), fields(batch)[0].device)
+        order, inverse = distributed.shared_permutation(size(batch), first_field(batch).device)
         batch = distributed.local_rows(map_fields(gather_rows, batch), order)
         shuffled = gather_rows(self.key_head(self.key_encoder(batch)))
         return distributed.local_rows(shuffled, inverse).split(sizes)

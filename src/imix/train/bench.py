@@ -10,21 +10,20 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from imix.augment import Augment
 from imix.batch import Batch, map_fields
 from imix.data import Data, TensorSource, load
-from imix.mix import MixOperator
 from imix.progress import format_duration
 from imix.runtime.cuda_graph import WARMUP_CALLS
 from imix.runtime.device import should_compile, uses_bf16
 from imix.runtime.rng import epoch_order, isolated_rng
 from imix.settings import DataSettings, Settings
-from imix.train.setup import MethodFactory, TrainingSetup, build_setup
+from imix.train.options import Options, collect_options
+from imix.train.setup import TrainingSetup, build_setup
 from imix.train.step import TrainingStep, build_optimizer, prepare, training_step
 
 LR = 1e-3
@@ -67,22 +66,19 @@ class Throughput:
 
 def bench(
     data: Any = None,
-    settings: Settings = Settings(),
-    data_settings: DataSettings = DataSettings(),
+    settings: Settings | None = None,
+    data_settings: DataSettings | None = None,
     *,
     labels: Any = None,
-    encoder: nn.Module | None = None,
-    augment: Augment | None = None,
-    method: MethodFactory | None = None,
-    mix: MixOperator | None = None,
     duration: float = 5.0,
     progress: bool = True,
+    **options: Unpack[Options],
 ) -> Throughput:
     """Measure how fast `imix.pretrain` with the same arguments would be on this machine; nothing is written.
 
     Parameters
     ----------
-    data, settings, data_settings, labels, encoder, augment, method, mix
+    data, settings, data_settings, labels, **options
         As for `imix.pretrain`. Without data, random images of CIFAR's size are used.
     duration : float
         Seconds over which each of the three variants is timed. They take turns, after a few steps of warm-up.
@@ -96,12 +92,13 @@ def bench(
 
     Examples
     --------
-    >>> result = imix.bench(torch.randn(64, 10), imix.Settings(batch_size=32), duration=0.1, progress=False)
+    >>> result = imix.bench(torch.randn(64, 10), batch_size=32, duration=0.1, progress=False)
     >>> result.whole > 0
     True
     """
+    settings, data_settings, components = collect_options(settings, data_settings, options)
     dataset = _random_images() if data is None else load(data, data_settings, labels=labels)
-    setup = build_setup(dataset, settings, encoder, augment, method, mix)
+    setup = build_setup(dataset, settings, components)
     device = setup.device
     make_views = prepare(setup)
     optimizer = build_optimizer(setup.learner, settings, device)

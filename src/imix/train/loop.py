@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imix.batch import Batch, fields, map_fields, size, to_float
+from imix.batch import Batch, checked_size, fields, map_fields, to_float
 from imix.data import Source
 from imix.errors import InputError, Interrupted
 from imix.run import checkpoint
@@ -91,8 +91,8 @@ def train(
             order = epoch_order(settings.seed, epoch, len(source))
             rows = order[: steps_per_epoch * batch_size].view(steps_per_epoch, world, batch_size // world)[step:, rank]
             for batch, labels in source.batches(rows):
-                if size(batch) != rows.shape[1]:
-                    raise InputError(f"the source returned {size(batch)} samples instead of {rows.shape[1]}")
+                if (n := checked_size(batch)) != rows.shape[1]:
+                    raise InputError(f"the source returned {n} samples instead of {rows.shape[1]}")
                 lr = learning_rate(settings, batch_size, epoch, step, steps_per_epoch)
                 batch = map_fields(lambda x: x.to(device, non_blocking=True), batch)
                 labels = None if labels is None else labels.to(device)

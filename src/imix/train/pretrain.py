@@ -4,19 +4,17 @@ import platform
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import nn
 
 from imix import files
 from imix._version import __version__
-from imix.augment import Augment
 from imix.augment.image import CropAndColorJitter
 from imix.augment.tabular import Cells
 from imix.data import Data, load
 from imix.errors import InputError, RunFolderBusy
-from imix.mix import MixOperator
 from imix.run import Run, checkpoint, clear_run_folder
 from imix.run.config import DataConfig, RunConfig, read_config
 from imix.run.stored_encoder import save_encoder
@@ -27,23 +25,21 @@ from imix.settings import RESUME_SAFE_SETTINGS, SMALL_IMAGE_SIZE, DataSettings, 
 from imix.train.knn_probe import build_knn_probe
 from imix.train.logs import Log, MetricsFile, ProgressBar, Sink, TensorBoard, WandB, check_extras
 from imix.train.loop import train
-from imix.train.setup import MethodFactory, TrainingSetup, build_setup
+from imix.train.options import Options, collect_options
+from imix.train.setup import TrainingSetup, build_setup
 
 
 def pretrain(
     data: Any,
-    settings: Settings = Settings(),
-    data_settings: DataSettings = DataSettings(),
+    settings: Settings | None = None,
+    data_settings: DataSettings | None = None,
     *,
     labels: Any = None,
     out: str | Path | None = None,
-    encoder: nn.Module | None = None,
-    augment: Augment | None = None,
-    method: MethodFactory | None = None,
-    mix: MixOperator | None = None,
     resume: bool = False,
     overwrite: bool = False,
     progress: bool = True,
+    **options: Unpack[Options],
 ) -> Run:
     """Train an encoder on data, without labels unless the method is supervised.
 
@@ -53,29 +49,28 @@ def pretrain(
         The name of a data set, a path (CSV, Parquet, .npy, .npz, a folder of images or audio), a data frame (pandas,
         polars, arrow), or samples (N, ...): rows (N, F), sequences (N, C, L) or images (N, C, H, W). A single tensor is
         standardized; the fields of a tuple or dict are not.
-    settings : Settings
-        How to train: method, mixing, encoder, optimizer, length.
-    data_settings : DataSettings
-        How to read the data: label column, column types, test file, image size.
+    settings, data_settings : Settings, DataSettings, optional
+        Training and data options collected in objects.
     labels : array of shape (N,), optional
         Labels of in-memory data. The supervised methods need them; the others only use them to log metrics.
     out : str or Path, optional
         The run folder. Without it nothing is written.
-    encoder : nn.Module, optional
-        Any module from samples (N, ...) to features (N, F). It is trained in place, starting from its current weights.
-    augment : callable, optional
-        A function from a batch to one view of it. It should draw independently for each sample, from torch's
-        generators, which the run seeds.
-    method : callable, optional
-        A factory for your own `imix.methods.Method`, called as ``method(encoder, mix, width=F)``.
-    mix : callable, optional
-        Your own mixing operator, from a batch to (mixed batch, `Mix`).
     resume : bool
         Continue the run in `out` from its last checkpoint, if there is one.
     overwrite : bool
         Replace the run in `out`.
     progress : bool
         Show progress on stderr.
+    **options
+        Any field of `Settings` and `DataSettings`, for example ``method="moco", epochs=100, label="churned"``. They
+        override the objects. `encoder`, `augment`, `method` and `mix` take a name or an object:
+
+        - encoder: an nn.Module from samples (N, ...) to features (N, F). It is trained in place, starting from its
+          current weights.
+        - augment: a function from a batch to one view of it. It should draw independently for each sample, from
+          torch's generators, which the run seeds.
+        - method: a factory for your own `imix.methods.Method`, called as ``method(encoder, mix, width=F)``.
+        - mix: a mixing operator, from a batch to (mixed batch, `Mix`).
 
     Returns
     -------
@@ -84,14 +79,11 @@ def pretrain(
 
     Examples
     --------
-    >>> run = imix.pretrain(torch.randn(64, 10), imix.Settings(epochs=2, batch_size=32), progress=False)
+    >>> run = imix.pretrain(torch.randn(64, 10), method="moco", queue=64, epochs=2, batch_size=32, progress=False)
     >>> run.encoder(torch.randn(5, 10)).shape
     torch.Size([5, 256])
     """
-    if not isinstance(settings, Settings):
-        raise InputError(f"settings must be imix.Settings(...); got {settings!r}")
-    if isinstance(augment, str):
-        raise InputError(f"augment must be a function of a batch; use Settings(augment={augment!r}) for a name")
+    settings, data_settings, components = collect_options(settings, data_settings, options)
     joined = launch.join_ranks()
     try:
         folder = None if out is None else Path(out)
@@ -109,7 +101,7 @@ def pretrain(
             ExitStack() as locks,
         ):
             dataset = load(data, data_settings, labels=labels)
-            setup = build_setup(dataset, settings, encoder, augment, method, mix)
+            setup = build_setup(dataset, settings, components)
             return _pretrain(dataset, setup, folder, overwrite, progress, locks)
     finally:
         if joined:

@@ -1,6 +1,5 @@
 """Builds everything a training run needs from data and settings: encoder, views, method and source, on the device."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,10 +22,10 @@ from imix.runtime.device import pick_device, should_compile, should_use_cuda_gra
 from imix.runtime.distributed import world_size
 from imix.runtime.rng import BEFORE_TRAINING, isolated_rng, seed_all
 from imix.settings import Settings
+from imix.train.options import Components
 from imix.train.views import build_view
 
 STATISTICS_SAMPLE = 2000  # samples of a streamed source that its mean and standard deviation are computed from
-MethodFactory = Callable[..., Method]  # called as method(encoder, mix, width=F)
 IN_BATCH_METHODS = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
 
 
@@ -67,17 +66,14 @@ class TrainingSetup:
         return type(self.model[-1]).__name__ if self.architecture.is_custom else self.settings.encoder
 
 
-def build_setup(
-    data: Data,
-    settings: Settings,
-    encoder: nn.Module | None = None,
-    augment: Augment | None = None,
-    method: MethodFactory | None = None,
-    mix: MixOperator | None = None,
-) -> TrainingSetup:
-    """Build a training setup; `encoder`, `augment`, `method` and `mix` override what the settings name."""
-    components = {"method": method, "mix": mix, "augment": augment}
-    user_supplied = {name: _component_name(part) for name, part in components.items() if part is not None}
+def build_setup(data: Data, settings: Settings, components: Components = Components()) -> TrainingSetup:
+    """Build a training setup; user-supplied components replace what the settings name."""
+    method, mix, augment, encoder = components.method, components.mix, components.augment, components.encoder
+    user_supplied = {
+        name: _component_name(component)
+        for name, component in (("method", method), ("mix", mix), ("augment", augment))
+        if component is not None
+    }
     device, batch_size = pick_device(settings.device), global_batch_size(settings, len(data.train))
     if device.type == "cuda" and should_compile(settings, device, len(data.train) // batch_size):
         start_compiler()

@@ -5,7 +5,7 @@ from torch import nn
 
 from imix.augment import Augment, Masking, Resampling, compose, image, no_augment
 from imix.augment.audio import AudioViews
-from imix.batch import Batch, common_size, concatenate, map_fields, size, split, to_channels_last, to_float
+from imix.batch import Batch, checked_size, concatenate, map_fields, size, split, to_channels_last, to_float
 from imix.data import Data, TensorSource
 from imix.encoders.mel import LogMel, Reals
 from imix.errors import InputError
@@ -35,12 +35,11 @@ class Views(nn.Module):
         """The views of a batch, each with as many samples as the batch."""
         batch, n = to_float(batch), size(batch)
         if self.in_one_call:
-            inputs = [concatenate([batch] * self.count)]
+            views = [self.view(concatenate([batch] * self.count))]
         else:  # copies, because a user's augmentation may work in place
-            inputs = [map_fields(torch.clone, batch) for _ in range(self.count)]
-        views = [self.view(x) for x in inputs]
-        if (returned := common_size(*views)) != (expected := size(inputs[0])):
-            raise InputError(f"an augmentation must return as many samples as it gets; got {returned} for {expected}")
+            views = [self.view(map_fields(torch.clone, batch)) for _ in range(self.count)]
+            if (returned := checked_size(*views)) != n:
+                raise InputError(f"an augmentation must return as many samples as it gets; got {returned} for {n}")
         if self.input_mix is not None:
             views = [self.input_mix(concatenate(views))]
         return [part for view in views for part in split(map_fields(to_channels_last, view), n)]
