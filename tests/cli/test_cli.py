@@ -81,7 +81,7 @@ def test_a_csv_file_with_strings_and_missing_values(run_cli, tmp_path, monkeypat
     assert (code, "1 numeric ('weight;kg'), 1 categorical ('says')" in err) == (0, True)
     monkeypatch.chdir("/")
     code, out, _ = run_cli("evaluate", tmp_path / "run", "--protocol", "knn")
-    assert code == 0 and "18 held out of train" in out
+    assert code == 0 and "train 72, test 18 held out with seed 0" in out
     code, out, _ = run_cli("evaluate", tmp_path / "run", "--data", tmp_path / "pets.csv", "--label", "animal")
     assert code == 0 and "linear on" in out
     assert run_cli("embed", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "z.csv")[0] == 0

@@ -49,7 +49,7 @@ def test_pretrain_evaluate_and_embed_work_on_spoken_words_without_options(tmp_pa
     assert result.returncode == 0, result.stderr
     result = run_cli(cache, "evaluate", run, "--protocol", "knn")
     assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith(f"knn on {folder}: ") and "4 held out of train" in result.stdout
+    assert result.stdout.startswith(f"knn on {folder}: ") and "4 held out with seed 0" in result.stdout
     result = run_cli(cache, "embed", run, folder, "--out", tmp_path / "z.parquet")
     assert result.stdout == f"20 vectors of 128 features written to {tmp_path / 'z.parquet'}\n"
     table = polars.read_parquet(tmp_path / "z.parquet")
