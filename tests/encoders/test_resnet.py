@@ -19,6 +19,7 @@ def meta_resnet(depth: int, stem: str) -> nn.Module:
     return on_meta(lambda: resnet(depth, stem=stem))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("depth", "width"), [(18, 512), (34, 512), (50, 2048), (101, 2048), (152, 2048)])
 @pytest.mark.parametrize("stem", ["small", "standard"])
 def test_resnet_width_is_its_output_dimension(depth, width, stem):

@@ -22,6 +22,8 @@ from imix.run.config import Architecture, DataConfig, RunConfig
 from imix.run.export import detectron2_name, export, trace
 from imix.run.stored_encoder import assemble, save_encoder
 
+pytestmark = pytest.mark.slow
+
 
 def build_run(name: str, shape: tuple[int, ...] = (3, 32, 32), standardize: bool = True) -> Run:
     """A run whose weights and statistics all differ from those of a newly built encoder."""
@@ -132,7 +134,6 @@ def test_detectron2_file_has_every_weight_under_detectron2s_name(tmp_path, depth
     assert f"    DEPTH: {depth}" in instructions and '  FORMAT: "RGB"' in instructions
 
 
-@pytest.mark.slow
 def test_the_traced_graph_takes_any_batch_size_and_includes_preprocessing():
     for run in (build_run("resnet18"), build_run("small", (5,)), audio_run()):
         shape = run.config.architecture.shape
@@ -169,7 +170,6 @@ def test_onnx_without_its_packages_is_rejected(tmp_path, monkeypatch):
         export(build_run("small", (5,)), "onnx", tmp_path / "x.onnx")
 
 
-@pytest.mark.slow
 def test_a_run_its_folder_and_its_encoder_file_export_the_same_weights(tmp_path):
     x = np.random.default_rng(0).integers(0, 256, (16, 3, 8, 8), dtype=np.uint8)
     settings = imix.Settings(epochs=1, batch_size=8, encoder="resnet18", device="cpu")

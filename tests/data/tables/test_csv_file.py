@@ -56,6 +56,7 @@ def test_columns_of_a_file_without_header_are_numbered(tmp_path):
     assert len(load(tmp_path / "t.csv").train) == 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("early", "late", "kind"),
     [("1", "2.5", "numeric"), ("", "2.5", "numeric"), ("1", "x", "categorical"), ("2020-01-01", "soon", "categorical")],
@@ -98,6 +99,7 @@ def test_a_table_fitted_with_decimal_points_encodes_decimal_commas_and_vice_vers
         assert torch.equal(load(path, table=load(prices).table).train.inputs, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("early", "late", "kind"),
     [
