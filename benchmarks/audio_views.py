@@ -69,7 +69,7 @@ def main() -> None:
     noise = (1000 * rng.standard_normal((100, 1, CLIP.samples))).astype(np.int16)
     waves = (torch.from_numpy(clips).float() / 32768).to(device)
     mel = Mel(CLIP.sample_rate, CLIP.n_mels)
-    augment = audio.AudioViews(CLIP, torch.from_numpy(noise), then=mel).to(device)  # as in training
+    augment = audio.AudioViews(CLIP, torch.from_numpy(noise), output_transform=mel).to(device)  # as in training
     variants: dict[str, Callable[[], int]] = {"imix": lambda: len(augment(waves))}
     if device.type == "cuda":
         compiled = torch.compile(augment)

@@ -1,11 +1,12 @@
-"""An epoch of `imix.pretrain`, with everything it includes, against the bare training step in the same run.
+"""An epoch of `imix.pretrain`, with everything it includes, against the training step only in the same run.
 
     python benchmarks/epoch.py                                    # CIFAR's size, ResNet-18, N-pair + i-Mix
     python benchmarks/epoch.py --encoder resnet50 --modes compiled-graph
     python benchmarks/epoch.py --data covtype --method moco       # the paper's network on rows like CovType's
 
-The bare step is that of `imix.bench`: mixing, forward, backward and SGD on views made in advance, in bf16 and channels
-last. Both are measured in four modes: eager, as a CUDA graph (graph), compiled, and both (compiled-graph). Needs a GPU.
+The step-only variant is that of `imix.bench`: mixing, forward, backward and SGD on views made in advance, in bf16 and
+channels last. Both are measured in four modes: eager, as a CUDA graph (graph), compiled, and both (compiled-graph).
+Needs a GPU.
 """
 
 import argparse
@@ -64,7 +65,7 @@ def main() -> None:
     rows = []
     for mode in args.modes:
         settings = imix.Settings(epochs=args.epochs, **options, **MODES[mode])
-        bare = imix.bench(data, settings, progress=False).bare
+        step_only = imix.bench(data, settings, progress=False).step_only
         seconds, first = epoch_seconds(data, settings)
         steps, views_per_step = len(data.train) // settings.batch_size, 2 * settings.batch_size
         views_per_second = steps * views_per_step / seconds
@@ -73,8 +74,8 @@ def main() -> None:
             "seconds per epoch": round(seconds, 3),
             "ms per step": round(1e3 * seconds / steps, 2),
             "views per second": round(views_per_second),
-            "views per second, bare step": round(bare),
-            "share of bare step": round(views_per_second / bare, 3),
+            "views per second, step only": round(step_only),
+            "relative to step only": round(views_per_second / step_only, 3),
         }
         print(json.dumps({"data": data.name} | options | measured | {"first epoch": round(first, 1)}), flush=True)
         rows.append([*measured.values()])

@@ -180,11 +180,17 @@ def _docstring(docstring: griffe.Docstring) -> list[str]:
             lines = []
             for entry in section.value:
                 name = getattr(entry, "name", "") or ""
-                annotation = f" ({entry.annotation})" if entry.annotation is not None else ""
-                head = f"**{name}**{annotation}" if name else f"**{entry.annotation}**"
-                lines.append(f"- {head}: {' '.join(entry.description.split())}")
+                annotation = "" if entry.annotation is None or name.startswith("*") else f" ({entry.annotation})"
+                head = f"`{name}`{annotation}" if name else f"{entry.annotation}"
+                lines.append(f"- {head}: {_description(entry.description)}")
             parts.append(f"{title}:\n\n" + "\n".join(lines))
     return parts
+
+
+def _description(text: str) -> str:
+    """A description on one line, with its list items as a nested list."""
+    first, *items = [" ".join(item.split()) for item in re.split(r"^- ", text, flags=re.MULTILINE)]
+    return "".join([first, *(f"\n    - {item}" for item in items)])
 
 
 def _fence_examples(text: str) -> str:

@@ -72,7 +72,7 @@ def main() -> None:
     for name, (x, x_test) in inputs.items():
         classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
         accuracy = classifier.fit(x[labeled], y[labeled]).score(x_test, y_test)
-        print(f"{name:<18}{100 * accuracy:.1f} %")
+        print(f"{name:<18}{100 * accuracy:.1f}%")
     with torch.no_grad():
         difference = (loaded(torch.from_numpy(test_series)) - torch.from_numpy(after[1])).abs().max()
     print("loaded differs by", float(difference))

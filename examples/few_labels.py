@@ -61,7 +61,7 @@ def main() -> None:
             accuracies.setdefault(name, []).append(100 * accuracy)
     for name, values in accuracies.items():
         std = f" ± {np.std(values, ddof=1):.1f}" if args.seeds > 1 else ""
-        print(f"{name:<34}{np.mean(values):.1f}{std} %")
+        print(f"{name:<34}{np.mean(values):.1f}{std}%")
 
 
 if __name__ == "__main__":

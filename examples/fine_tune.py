@@ -61,7 +61,7 @@ def main() -> None:
                 accuracy = float((model(x_test).argmax(1) == y_test).float().mean())
             accuracies[name].append(100 * accuracy)
     for name, values in accuracies.items():
-        print(f"{name:<14}{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f} %")
+        print(f"{name:<14}{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}%")
 
 
 if __name__ == "__main__":

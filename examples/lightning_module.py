@@ -65,7 +65,7 @@ def main() -> None:
         classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
         return 100 * classifier.fit(learner.encode(train), y).score(learner.encode(test), y_test)
 
-    print(f"linear accuracy before: {accuracy():.1f} %")
+    print(f"linear accuracy before: {accuracy():.1f}%")
     trainer = lightning.Trainer(
         max_epochs=EPOCHS,
         accelerator="cpu",
@@ -77,7 +77,7 @@ def main() -> None:
     loader = DataLoader(TensorDataset(train), batch_size=128, shuffle=True, drop_last=True)
     trainer.fit(ContrastiveModule(learner), loader)
     print(f"loss of the last epoch: {trainer.callback_metrics['loss']:.2f}")
-    print(f"linear accuracy after: {accuracy():.1f} %")
+    print(f"linear accuracy after: {accuracy():.1f}%")
 
 
 if __name__ == "__main__":

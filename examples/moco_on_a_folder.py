@@ -66,7 +66,7 @@ def main() -> None:
 
         if images.class_names:
             for protocol in ("linear", "knn"):
-                print(f"{protocol}: {100 * imix.evaluate(run, images, protocol).accuracy:.1f} %")
+                print(f"{protocol}: {100 * imix.evaluate(run, images, protocol).accuracy:.1f}%")
 
         # The file has one row per image: f0, f1, ..., file name, and class if there is one.
         vectors = imix.embed(run, images, out / "vectors.parquet")

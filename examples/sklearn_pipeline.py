@@ -65,10 +65,10 @@ def main() -> None:
         "columns, trees": make_pipeline(columns, HistGradientBoostingClassifier(max_iter=30, random_state=0)),
     }
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
-    print(f"{'most frequent class':<22}{100 * (1 - fault.mean()):.1f} %")
+    print(f"{'most frequent class':<22}{100 * (1 - fault.mean()):.1f}%")
     for name, model in models.items():
         accuracies = 100 * cross_val_score(model, frame, fault, cv=folds)
-        print(f"{name:<22}{accuracies.mean():.1f} ± {accuracies.std(ddof=1):.1f} %")
+        print(f"{name:<22}{accuracies.mean():.1f} ± {accuracies.std(ddof=1):.1f}%")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,6 @@ def test_i_mix_is_better_on_digits_without_augmentation(tmp_path, capsys):
     assert f"{100 * means[0]:.1f} ±" in output and f"{100 * means[1]:.1f} ±" in output
     page = (tmp_path / "demo" / "report.html").read_text()
     for group in (plain, mixed, untrained, pixels):
-        assert f">{group.shown('linear')}</td>" in page
+        assert f">{group.formatted('linear')}</td>" in page
     assert page.count('"neighbors": [[') == 2, "there must be one map per configuration"
     assert not re.search(r'(src|href)="http', page.replace(get_plotlyjs(), "")), "the page must work offline"

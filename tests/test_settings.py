@@ -16,7 +16,7 @@ from imix import DataSettings, InputError, Settings
         ({"weight_decay": float("nan")}, "weight_decay must be a number"),
     ],
 )
-def test_settings_of_the_wrong_type_are_refused(changes, message):
+def test_settings_of_the_wrong_type_are_rejected(changes, message):
     with pytest.raises(InputError, match=message):
         Settings(**changes)
 
@@ -38,7 +38,7 @@ def test_settings_of_the_wrong_type_are_refused(changes, message):
         ({"epochs": 5, "warmup": 5}, "warmup must be at least 0 and less than epochs=5; got 5"),
     ],
 )
-def test_invalid_settings_are_refused_by_name(changes, message):
+def test_invalid_settings_are_rejected_by_name(changes, message):
     with pytest.raises(InputError, match=message):
         Settings(**changes)
 

@@ -81,7 +81,7 @@ def test_parameters_of_moco_and_byol_can_be_set(method):
         IMixTransformer(**QUICK, method=method, momentum=2.0).fit(X)
 
 
-def test_invalid_parameters_are_refused_by_name():
+def test_invalid_parameters_are_rejected_by_name():
     with pytest.raises(ValueError, match="unknown method 'pca'; choose from npair"):
         IMixTransformer(method="pca").fit(X)
     with pytest.raises(ValueError, match="minimum of 2 is required"):

@@ -1,4 +1,4 @@
-"""A batch is a tensor, or a nested tuple, list or dict of tensors (its fields). The first axis counts samples.
+"""A batch is a tensor, or a nested tuple, list or dict of tensors (its fields). The first axis is the sample axis.
 
 All code that handles inputs uses these functions, so the fields of a sample are always treated together.
 """

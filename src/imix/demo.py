@@ -86,5 +86,5 @@ def _table(groups: list[RunGroup]) -> str:
     protocols = list(groups[0].results)
     lines = [f"{'test accuracy (%)':<24}" + "".join(f"{protocol:>16}" for protocol in protocols)]
     for group in groups:
-        lines.append(f"{group.name:<24}" + "".join(f"{group.shown(protocol):>16}" for protocol in protocols))
+        lines.append(f"{group.name:<24}" + "".join(f"{group.formatted(protocol):>16}" for protocol in protocols))
     return "\n".join(lines)

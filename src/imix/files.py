@@ -40,7 +40,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], size: int 
 
 
 def _is_stale(temporary: Path) -> bool:
-    """Whether no process writes the file: not on this machine, and, judging by its age, not on another one."""
+    """Return whether no process is still writing the file, judging by the process ID in its name and by its age."""
     try:
         os.kill(int(temporary.name.split(".")[1]), 0)
     except ProcessLookupError:
@@ -70,10 +70,10 @@ def locked(folder: Path, wait: bool = True) -> Iterator[None]:
         os.close(descriptor)
 
 
-def check_output_path(path: Path, suffixes: Sequence[str], what: str) -> Path:
+def check_output_path(path: Path, suffixes: Sequence[str], content: str) -> Path:
     """Return `path` if it has one of the suffixes and its folder exists; call this before expensive work."""
     if path.suffix not in suffixes:
-        raise InputError(f"cannot write {what} to {str(path)!r}; choose a file that ends in {' or '.join(suffixes)}")
+        raise InputError(f"cannot write {content} to {str(path)!r}; choose a file that ends in {' or '.join(suffixes)}")
     if not path.parent.is_dir():
         raise InputError(f"cannot write {str(path)!r}: the folder {str(path.parent)!r} does not exist")
     return path
@@ -128,7 +128,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 
 
 def read_metrics(path: Path, up_to_step: int | None = None) -> list[dict[str, Any]]:
-    """Read metrics.jsonl with increasing steps, each step once, optionally only up to a step."""
+    """Read metrics.jsonl with strictly increasing steps, optionally only up to a step."""
     records: list[dict[str, Any]] = []
     last_step = 0
     for record in read_jsonl(path):

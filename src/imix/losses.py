@@ -8,7 +8,7 @@ with negatives also repel it from all of its keys:
 This is the cross-entropy of the paper, because the virtual label sums to one and s is linear in the normalized key.
 Mixing changes only the target, so every loss is linear in the virtual label (appendix B of the paper).
 
-Embeddings need not be normalized. Losses are computed in float32 or better, also under autocast, and averaged over
+Embeddings need not be normalized. Losses are computed in at least float32, even under autocast, and averaged over
 anchors. In distributed training, anchors are local and keys are gathered from all ranks; `offset` is the index of the
 key of the first local anchor.
 """
@@ -61,8 +61,8 @@ def npair(q: Tensor, k: Tensor, mix: Mix | None = None, *, temperature: float, o
 def simclr(anchors: Tensor, keys: Tensor, mix: Mix | None = None, *, temperature: float, offset: int = 0) -> Tensor:
     """SimCLR loss, a (2N-1)-way classification: Eq. (4), and Eq. (A.2) with `mix`.
 
-    The key of an anchor itself is left out of its softmax. If the partner of an anchor is its own other view, the
-    partner's positive is that key. The numerator s(q_i, k_i) of the equation is used nevertheless, so the term is
+    An anchor's own key is excluded from its softmax. If the partner of an anchor is its own other view, the
+    partner's positive is that key. The numerator s(q_i, k_i) of the equation is still used, so the term is
     finite.
 
     Parameters
@@ -307,7 +307,7 @@ def _mix_targets(positives: Tensor, mix: Mix | None) -> Tensor:
 
 
 def _check_mix(mix: Mix, n: int) -> None:
-    """Reject virtual labels of the wrong shape, which would be broadcast to a meaningless result."""
+    """Reject virtual labels of the wrong shape, which would silently broadcast to a wrong result."""
     for name in Mix._fields:
         shape = tuple(getattr(getattr(mix, name, None), "shape", ("no tensor",)))
         if shape != (n,):
@@ -326,8 +326,8 @@ def _by_class(k: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 def _mean_positive(sums: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """Mean of the positives, zero if there are none, and whether there are any (1 or 0)."""
-    exists = (counts > 0).to(sums)
-    return exists[:, None] * sums / counts.clamp(min=1)[:, None], exists
+    has_positives = (counts > 0).to(sums)
+    return has_positives[:, None] * sums / counts.clamp(min=1)[:, None], has_positives
 
 
 def _normalize(x: Tensor, temperature: float = 1.0) -> Tensor:

@@ -62,11 +62,11 @@ class Settings:
     per_sample: bool = True
     """Draw lam (and the CutMix box) for each sample instead of once per batch."""
     fold: bool = True
-    """Replace lam by max(lam, 1 - lam)."""
+    """Replace lam with max(lam, 1 - lam)."""
     input_mix: int = 0
     """Number of auxiliary samples that InputMix blends into each view. 0 disables InputMix."""
     augment: Literal["cifar", "imagenet", "audio", "none"] | None = None
-    """Augmentations. For color images: cifar (crop, flip, color jitter, grayscale) or imagenet (the same with blur).
+    """Augmentations. For color images: cifar (crop, flip, color jitter, grayscale) or imagenet (the same plus blur).
     For audio: audio (amplitude, speed, stretch, shift, noise). none disables them. Default: cifar for CIFAR and for
     folders of images up to 64 pixels, imagenet for folders of larger images, audio for audio."""
     mix_waveforms: bool = False
@@ -75,7 +75,7 @@ class Settings:
     """Probability of setting a cell of a view to 0; the columns of a category are masked together. Default: 0.2 for the
     rows of a table or array, as in the paper's tabular experiments, and 0 for other data."""
     resampling: float = 0.0
-    """Probability of replacing a cell of a view by the value of the same column in another row of the batch."""
+    """Probability of replacing a cell of a view with the value of the same column in another row of the batch."""
     augment_columns: tuple[str, ...] = ()
     """Columns to which masking and resampling apply, by name or kind (numeric, categorical, ...). Default: all."""
 
@@ -93,7 +93,7 @@ class Settings:
     queue: int = 4096
     """Number of keys in the queue of moco."""
     momentum: float = 0.999
-    """Momentum of the key network of moco and byol."""
+    """EMA momentum of the momentum encoder of moco and byol."""
     symmetric: bool = False
     """Use both views of moco and byol as anchors and as keys, at twice the cost. The paper uses one direction."""
 
@@ -116,7 +116,7 @@ class Settings:
     the epochs."""
 
     knn_every: int = 0
-    """Measure the kNN accuracy every this many epochs during training. 0 disables it. Needs labels."""
+    """Number of epochs between measurements of the kNN accuracy during training. 0 disables them. Needs labels."""
     seed: int = 0
     """Random seed. A run is determined by its seed."""
     device: str = "auto"
@@ -129,7 +129,7 @@ class Settings:
     """Capture the training step as a CUDA graph, on a single GPU. Default: if the method, encoder and augmentations are
     all built in."""
     sync_bn: bool = True
-    """Synchronize batch normalization over ranks. Otherwise, statistics are computed per rank, with shuffled batch
+    """Synchronize batch normalization across ranks. Otherwise, statistics are computed per rank, with shuffled batch
     normalization for moco and byol."""
     checkpoint_minutes: float = 5.0
     """Minutes between checkpoints. A checkpoint is also written at the end and on SIGTERM or SIGINT."""

@@ -33,7 +33,7 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     alpha : float, default=1.0
         Parameter of the Beta(alpha, alpha) distribution of the mixing weight.
     input_mix : int, default=0
-        Number of auxiliary samples that InputMix blends into each view. 0 turns it off.
+        Number of auxiliary samples that InputMix blends into each view. 0 disables it.
     masking : float or None, default=None
         Probability that a cell of a view is set to 0. None means 0.2.
     resampling : float, default=0.0
@@ -48,19 +48,19 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     head : {"mlpbn", "mlpbn1", "mlp", "linear"} or None, default=None
         Projection head. None means "mlpbn", or "mlpbn1" for moco and byol.
     dim : int, default=128
-        Size of the embedding that the loss sees.
+        Dimension of the projected embedding on which the loss is computed.
     temperature : float, default=0.2
         Temperature of the softmax.
     queue : int, default=4096
         Number of keys in MoCo's queue.
     momentum : float, default=0.999
-        Momentum of the key encoder of moco and byol.
+        EMA momentum of the momentum encoder of moco and byol.
     symmetric : bool, default=False
-        Use both views as anchors in moco and byol, at twice the cost.
+        Use both views as anchors and as keys in moco and byol, at twice the cost.
     epochs : int, default=100
-        Passes over the data.
+        Number of training epochs.
     batch_size : int, default=256
-        Rows per step. All rows, if there are fewer.
+        Rows per step. Reduced to the number of rows if there are fewer.
     optimizer : {"sgd", "adamw"}, default="sgd"
         The optimizer.
     lr : float or None, default=None
@@ -70,14 +70,14 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     device : str, default="auto"
         "auto", "cpu", "cuda" or "cuda:N".
     random_state : int, RandomState or None, default=None
-        Seed of all randomness.
+        Seed of all random numbers.
     verbose : bool, default=False
         Show progress on stderr.
 
     Attributes
     ----------
     table_ : imix.data.Table
-        How columns become numbers.
+        Encoding of the columns as numbers.
     encoder_ : nn.Sequential
         The trained encoder, from those numbers (N, width) to features (N, F).
     history_ : list of dict

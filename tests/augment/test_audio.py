@@ -222,7 +222,7 @@ def test_views_match_librosa_for_every_combination_of_changes(applied):
 
 def test_views_without_noise_match_librosa():
     x, draws = waves(), random_draws(6, seed=2, faster=False)[:4]
-    views = AudioViews(CLIP, then=Mel(CLIP.sample_rate, CLIP.n_mels)).transform(x, *draws)
+    views = AudioViews(CLIP, output_transform=Mel(CLIP.sample_rate, CLIP.n_mels)).transform(x, *draws)
     for i in range(6):
         assert_mel_close(views[i], view_with_librosa(doubles(x)[i], None, *draws_of_sample(draws, i)), 0.05)
 
@@ -232,7 +232,7 @@ def test_views_with_p_0_are_the_plain_spectra():
     assert torch.equal(AudioViews(CLIP, noise, p=0.0)(x), Spectrum()(x))
 
 
-def test_noise_is_blended_with_the_clip_by_its_share():
+def test_noise_is_blended_with_the_clip_by_its_weight():
     x, noise, share = waves(), waves(6, seed=7), torch.linspace(0.05, 0.45, 6)
     unchanged = [draw.expand(6) for draw in UNCHANGED]
     views = AudioViews(CLIP, noise).transform(x, *unchanged, share, torch.arange(6), *unchanged)
@@ -314,7 +314,7 @@ def test_noise_is_added_to_half_of_the_clips(draws):
     assert_share(draws[4] != 0, 0.5)
 
 
-def test_noise_shares_are_uniform(draws):
+def test_noise_weights_are_uniform(draws):
     share = draws[4]
     assert_uniform(share[share != 0], 0, 0.45)
 
@@ -379,7 +379,7 @@ def test_the_number_of_threads_is_restored(set_threads, count):
 def test_the_number_of_threads_is_restored_after_an_error(set_threads):
     set_threads(2)
     with pytest.raises(RuntimeError, match="mat1"):
-        AudioViews(CLIP, then=torch.nn.Linear(3, 3))(waves())
+        AudioViews(CLIP, output_transform=torch.nn.Linear(3, 3))(waves())
     assert torch.get_num_threads() == 2
 
 
@@ -429,8 +429,8 @@ def test_views_of_batches_of_any_size(n, noise):
     assert seeded_views(n, noise).shape == (n, CLIP.frames, BINS)
 
 
-def test_then_is_applied_to_the_spectra():
-    views = AudioViews(CLIP, then=Mel(CLIP.sample_rate, CLIP.n_mels))
+def test_output_transform_is_applied_to_the_spectra():
+    views = AudioViews(CLIP, output_transform=Mel(CLIP.sample_rate, CLIP.n_mels))
     torch.manual_seed(5)
     assert torch.equal(views(waves(10)), views.then(seeded_views(10, noise=False)))
 

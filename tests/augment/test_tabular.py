@@ -13,7 +13,7 @@ from imix.train.views import build_augment
 CELLS = [0, 1, 1, 1, 2, 0]  # a row of six numbers in three cells
 
 
-def test_masking_sets_a_share_p_of_the_cells_to_zero():
+def test_masking_sets_a_fraction_p_of_the_cells_to_zero():
     x = torch.ones(400, 50)
     masked = Masking(0.2)(x)
     assert (masked == 0).float().mean().item() == pytest.approx(0.2, abs=0.01)
@@ -50,7 +50,7 @@ def test_cells_with_index_minus_1_do_not_change(augmentation):
 
 
 @pytest.mark.parametrize("p", [0.2, 0.6])
-def test_resampling_replaces_a_share_p_of_the_cells(p):
+def test_resampling_replaces_a_fraction_p_of_the_cells(p):
     x = torch.arange(40000.0).view(1000, 40)
     assert (Resampling(p)(x) != x).float().mean().item() == pytest.approx(p * 999 / 1000, abs=0.01)
 

@@ -200,7 +200,7 @@ def _png(width: int, height: int) -> bytes:
     )
 
 
-# Broken files are reported and left out. Unusual files can be decoded.
+# Broken files are reported and skipped. Unusual files can be decoded.
 BROKEN_IMAGES: dict[str, Create] = {
     "truncated.jpg": _truncated(".jpg", 0.5),
     "header only.jpg": _truncated(".jpg", 0.05),

@@ -84,7 +84,7 @@ REFUSED_TABLES = {
 
 
 @pytest.mark.parametrize("name", corpus.TABLES, ids=ascii)
-def test_bad_tables_are_refused_by_name_and_unusual_ones_are_accepted(tmp_path, name):
+def test_bad_tables_are_rejected_by_name_and_unusual_ones_are_accepted(tmp_path, name):
     corpus.TABLES[name](tmp_path / name)
     label = ["--label", "label"] if "label" in name or "class" in name else []
     result = pretrain(tmp_path / name, *QUICK_ROWS, *label, folder=tmp_path)
@@ -98,7 +98,7 @@ ACCEPTED_ARRAYS += ("path traversal.npz", "negative labels.npz")
 
 
 @pytest.mark.parametrize("name", corpus.ARRAYS, ids=ascii)
-def test_bad_arrays_are_refused_and_unusual_ones_are_accepted(tmp_path, name):
+def test_bad_arrays_are_rejected_and_unusual_ones_are_accepted(tmp_path, name):
     corpus.ARRAYS[name](tmp_path / name)
     before = sorted(tmp_path.parent.iterdir())
     result = pretrain(tmp_path / name, *QUICK_ROWS, folder=tmp_path)
@@ -112,7 +112,7 @@ def test_names_in_the_expectations_are_names_of_files():
     assert set(ACCEPTED_ARRAYS) <= corpus.ARRAYS.keys()
 
 
-def test_broken_images_in_a_folder_are_left_out_and_unusual_ones_are_accepted(tmp_path):
+def test_broken_images_in_a_folder_are_skipped_and_unusual_ones_are_accepted(tmp_path):
     folder = tmp_path / "images"
     for label in ("cats", "dogs"):
         (folder / label).mkdir(parents=True)
@@ -129,10 +129,10 @@ def test_broken_images_in_a_folder_are_left_out_and_unusual_ones_are_accepted(tm
     result = pretrain(folder, *QUICK, folder=tmp_path)
     check_result(result, tmp_path / "run")
     assert result.code == 0, result.stderr
-    messages = [line for line in result.stderr.splitlines() if line.startswith("left out ")]
+    messages = [line for line in result.stderr.splitlines() if line.startswith("skipped ")]
     assert [sum(name in line for line in messages) for name in broken] == [1] * 5, "each file is named once"
     n_good = 12 + len(corpus.UNUSUAL_IMAGES)
-    assert f"left out 5 of {n_good + 5} images" in messages
+    assert f"skipped 5 of {n_good + 5} images" in messages
     result = run_command("embed", tmp_path / "run", folder, "--out", tmp_path / "z.csv", folder=tmp_path)
     assert result.code == 0 and f"{n_good} vectors" in result.stdout
     result = run_command("evaluate", tmp_path / "run", "--protocol", "knn", folder=tmp_path)
@@ -154,7 +154,7 @@ def test_every_broken_file_is_rejected_and_many_of_them_stop_the_run(tmp_path, k
     assert re.search(rf"imix: 6 {kind} cannot be decoded; the last is '.*'", result.stderr), result.stderr
 
 
-def test_broken_audio_files_are_left_out_and_unusual_ones_are_accepted(tmp_path):
+def test_broken_audio_files_are_skipped_and_unusual_ones_are_accepted(tmp_path):
     folder = tmp_path / "audio"
     folder.mkdir()
     for i in range(4):
@@ -165,8 +165,8 @@ def test_broken_audio_files_are_left_out_and_unusual_ones_are_accepted(tmp_path)
     result = pretrain(folder, *QUICK, "--seconds", 0.5, folder=tmp_path)
     check_result(result, tmp_path / "run")
     assert result.code == 0, result.stderr
-    assert re.search(r"left out '.*zero length.wav': it is empty", result.stderr)
-    assert f"left out 1 of {len(corpus.UNUSUAL_AUDIO) + 5} audio files" in result.stderr
+    assert re.search(r"skipped '.*zero length.wav': the file is empty", result.stderr)
+    assert f"skipped 1 of {len(corpus.UNUSUAL_AUDIO) + 5} audio files" in result.stderr
 
 
 # --- many classes -----------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_data_with_one_class_per_row(tmp_path, n):
         assert result.code == code, result.stderr
 
 
-def test_more_classes_than_fit_in_memory_are_refused(monkeypatch):
+def test_more_classes_than_fit_in_memory_are_rejected(monkeypatch):
     monkeypatch.setattr(os, "sysconf", lambda name: 1)
     x, y = torch.randn(60, 4), torch.arange(60) % 3
     run = imix.pretrain(x, QUICK_SETTINGS, progress=False)
@@ -206,7 +206,7 @@ def test_knn_accuracy_does_not_depend_on_the_chunk_size(monkeypatch):
 
 
 @pytest.mark.parametrize("row", [5, 30, 49])
-def test_an_unclosed_quote_is_refused_and_swallows_no_rows(tmp_path, row):
+def test_an_unclosed_quote_is_rejected_and_loses_no_rows(tmp_path, row):
     rows = [f"{i},word {i % 3}" for i in range(50)]
     rows[row] = f'{row},"word'
     (tmp_path / "t.csv").write_text("\n".join(["a,b", *rows, ""]))
@@ -248,7 +248,7 @@ def check_load(path: Path, **data_settings: object) -> None:
 
 @FUZZED
 @given(rows=st.lists(st.lists(CELLS, max_size=4), max_size=8), delimiter=st.sampled_from(",;\t|"))
-def test_random_cells_load_as_finite_numbers_or_are_refused(tmp_path, rows, delimiter):
+def test_random_cells_load_as_finite_numbers_or_are_rejected(tmp_path, rows, delimiter):
     path = tmp_path / "t.csv"
     path.write_text("\n".join(delimiter.join(row) for row in rows), encoding="utf-8", errors="surrogateescape")
     check_load(path)
@@ -258,7 +258,7 @@ def test_random_cells_load_as_finite_numbers_or_are_refused(tmp_path, rows, deli
 @FUZZED
 @given(content=st.binary(max_size=300))
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet", "t.npy", "t.npz"])
-def test_random_bytes_load_as_finite_numbers_or_are_refused(tmp_path, name, content):
+def test_random_bytes_load_as_finite_numbers_or_are_rejected(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     check_load(tmp_path / name)
 
@@ -275,7 +275,7 @@ VALID_FILES: dict[str, corpus.Create] = {
 @FUZZED
 @given(data=st.data())
 @pytest.mark.parametrize("name", VALID_FILES)
-def test_a_file_with_changed_bytes_loads_as_finite_numbers_or_is_refused(tmp_path, name, data):
+def test_a_file_with_changed_bytes_loads_as_finite_numbers_or_is_rejected(tmp_path, name, data):
     path = tmp_path / name
     VALID_FILES[name](path)
     content = bytearray(path.read_bytes())
@@ -290,7 +290,7 @@ def test_a_file_with_changed_bytes_loads_as_finite_numbers_or_is_refused(tmp_pat
     values=st.lists(st.one_of(st.none(), st.floats(width=32), st.just(float("nan"))), min_size=1, max_size=30),
     dtype=st.sampled_from([np.float16, np.float32, np.float64, object]),
 )
-def test_training_on_random_rows_gives_finite_weights_or_is_refused(values, dtype):
+def test_training_on_random_rows_gives_finite_weights_or_is_rejected(values, dtype):
     array = np.array(values, dtype=dtype if dtype is object else np.float64)
     with np.errstate(all="ignore"):
         array = array if dtype is object else array.astype(dtype)

@@ -133,7 +133,7 @@ def test_a_run_resumes_after_a_full_disk_is_cleared(data, tmp_path, small_disk):
     assert imix.load_run(small_disk / "run").metrics[-1]["step"] == 12
 
 
-def test_an_output_folder_that_is_a_file_is_refused(data, tmp_path):
+def test_an_output_folder_that_is_a_file_is_rejected(data, tmp_path):
     """Root may write to any folder, so the test uses a file in place of a folder."""
     (tmp_path / "file").write_text("")
     result = run_command("embed", tmp_path / "nowhere", data, "--out", tmp_path / "file" / "z.npy", folder=tmp_path)

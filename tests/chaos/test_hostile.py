@@ -94,7 +94,7 @@ def test_the_library_never_unpickles():
 
 
 @pytest.mark.parametrize("form", ["torch", "pickle", "old torch", "nested"])
-def test_a_checkpoint_that_would_execute_code_is_refused(run, tmp_path, form):
+def test_a_checkpoint_that_would_execute_code_is_rejected(run, tmp_path, form):
     payload, path = MakesFolder(tmp_path / "executed"), run / "checkpoint.pt"
     if form == "pickle":
         path.write_bytes(pickle.dumps(payload))
@@ -125,7 +125,7 @@ def test_a_checkpoint_that_would_execute_code_is_refused(run, tmp_path, form):
     ],
     ids=repr,
 )
-def test_a_checkpoint_with_invalid_values_is_refused(run, change):
+def test_a_checkpoint_with_invalid_values_is_rejected(run, change):
     state = checkpoint.load(run / "checkpoint.pt")
     torch.save(state | change, run / "checkpoint.pt")
     with pytest.raises(InputError, match="checkpoint"):
@@ -133,7 +133,7 @@ def test_a_checkpoint_with_invalid_values_is_refused(run, change):
 
 
 @pytest.mark.parametrize("name", RUN_FILES)
-def test_a_run_file_with_changed_bytes_is_loaded_or_refused(run, name):
+def test_a_run_file_with_changed_bytes_is_loaded_or_rejected(run, name):
     original = (run / name).read_bytes()
     rng = np.random.default_rng(0)
     for _ in range(40):
@@ -170,20 +170,20 @@ def test_a_run_file_with_changed_bytes_is_loaded_or_refused(run, name):
     ],
     ids=repr,
 )
-def test_an_encoder_file_with_a_false_architecture_is_refused_before_memory_is_allocated(tmp_path, architecture):
+def test_an_encoder_file_with_a_false_architecture_is_rejected_before_memory_is_allocated(tmp_path, architecture):
     save_file({"weight": torch.zeros(3)}, tmp_path / "encoder.safetensors", {"imix": json.dumps(architecture)})
     with pytest.raises(InputError) as error:
         imix.load_encoder(tmp_path / "encoder.safetensors")
     assert_short(error)
 
 
-def test_an_encoder_file_with_a_deeply_nested_header_is_refused(tmp_path):
+def test_an_encoder_file_with_a_deeply_nested_header_is_rejected(tmp_path):
     save_file({"weight": torch.zeros(3)}, tmp_path / "encoder.safetensors", {"imix": "[" * 100_000})
     with pytest.raises(InputError, match="not an encoder written by imix"):
         imix.load_encoder(tmp_path / "encoder.safetensors")
 
 
-def test_an_encoder_file_that_claims_a_false_size_is_refused(tmp_path):
+def test_an_encoder_file_that_claims_a_false_size_is_rejected(tmp_path):
     header = json.dumps({"w": {"dtype": "F32", "shape": [10**9, 10**6], "data_offsets": [0, 4 * 10**15]}}).encode()
     for length in (len(header), 2**60):
         (tmp_path / "encoder.safetensors").write_bytes(struct.pack("<Q", length) + header)
@@ -223,7 +223,7 @@ def test_an_encoder_file_that_claims_a_false_size_is_refused(tmp_path):
         lambda config: {"settings": {}},
     ],
 )
-def test_an_invalid_config_is_refused(run, damage):
+def test_an_invalid_config_is_rejected(run, damage):
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps(damage(config)))
     with pytest.raises(InputError, match=r"not a run folder|config\.json .* is damaged|written in format") as error:
@@ -292,7 +292,7 @@ class PageParser(HTMLParser):
             self.content += data
 
 
-def test_a_report_shows_hostile_names_as_text(tmp_path):
+def test_a_report_shows_malicious_names_as_text(tmp_path):
     """Parses the page with Python; tests/reports/test_browser.py uses a browser if there is one.
 
     None of the tags in these names occurs in a report of images, so each one that the parser finds was injected.

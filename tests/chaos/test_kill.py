@@ -239,7 +239,7 @@ def test_a_run_whose_config_lacks_a_setting_is_resumed_with_the_default(tmp_path
     assert imix.load_run(tmp_path / "run").settings == SMALL
 
 
-def test_an_unknown_setting_or_another_value_is_refused_by_name(tmp_path):
+def test_an_unknown_setting_or_another_value_is_rejected_by_name(tmp_path):
     x = torch.randn(70, 6)
     imix.pretrain(x, SMALL, out=tmp_path / "run", progress=False)
     path = tmp_path / "run" / "config.json"

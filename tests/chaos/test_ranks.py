@@ -94,7 +94,7 @@ def test_all_ranks_stop_soon_after_one_receives_sigterm_even_if_steps_are_slow(a
     assert state["epoch"] * 4 + state["step"] >= 4
 
 
-def test_a_rank_timeout_that_is_not_a_number_is_refused(arguments, tmp_path):
+def test_a_rank_timeout_that_is_not_a_number_is_rejected(arguments, tmp_path):
     environment = {"WORLD_SIZE": "2", "RANK": "0", "IMIX_RANK_TIMEOUT": "soon"}
     result = run_command(*arguments, "--out", tmp_path / "run", folder=tmp_path, environment=environment)
     message = "imix: IMIX_RANK_TIMEOUT must be a number of seconds; got 'soon'\n"

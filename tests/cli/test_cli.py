@@ -221,7 +221,8 @@ def test_sigterm_before_the_training_starts_exits_with_code_75(run_cli, monkeypa
         code, _, err = run_cli("pretrain", "digits", "--out", "run")
     finally:
         signal.signal(signal.SIGTERM, previous)
-    assert (code, err) == (75, "imix: stopped before the run started: run the same command with --resume\n")
+    message = "imix: stopped before training started; to continue, run the same command with --resume\n"
+    assert (code, err) == (75, message)
 
 
 def test_version_is_printed(run_cli):
@@ -314,5 +315,5 @@ def test_out_of_memory_is_a_one_line_error(capsys, monkeypatch):
 def test_a_closed_pipe_prints_no_error():
     command = f"{sys.executable} -m imix reproduce --list | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
-    assert done.stdout.split()[:2] == ["cells", "trainings"]
+    assert done.stdout.split()[:2] == ["cells", "runs"]
     assert done.stderr == ""

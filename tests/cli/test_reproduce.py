@@ -12,7 +12,7 @@ from imix.cli import main
     [
         (["table9"], "unknown table or figure 'table9'"),
         ([], "no table or figure given"),
-        (["table1", "--part", "x"], "part must be I/N"),
+        (["table1", "--shard", "x"], "shard must be I/N"),
         (["table1", "--row", "mnist"], "has no row"),
         (["table1", "--devices", "cuda:99"], "cuda:99"),
         (["table1", "--devices"], "at least one device"),

@@ -32,7 +32,7 @@ def test_the_encoder_of_a_run_is_copied_and_the_result_is_saved(shapes, tmp_path
 def test_average_precision_is_printed_in_percent():
     metrics = {"ap": 0.5, "ap50": 0.75, "ap75": 0.25}
     result = Result("detection", "voc", metrics, {"iterations": 4}, Split(8, 4), details={"per_class": {}})
-    expected = "detection on voc: 50.00 % (ap50: 75.00 %; ap75: 25.00 %)\n  iterations 4, train 8, test 4"
+    expected = "detection on voc: 50.00% (ap50: 75.00%; ap75: 25.00%)\n  iterations 4, train 8, test 4"
     assert str(result) == expected
 
 

@@ -117,11 +117,11 @@ def test_a_checkpoint_of_another_fine_tuning_is_rejected(shapes, tmp_path, monke
             finetune(
                 narrow_encoder(), train, test, replace(TINY, checkpoint_minutes=0.0), folder=tmp_path, progress=False
             )
-    with pytest.raises(InputError, match=r"belongs to another fine-tuning \(different: lr\); remove it"):
+    with pytest.raises(InputError, match=r"was written with other settings \(different: lr\); remove it"):
         finetune(narrow_encoder(), train, test, replace(TINY, lr=0.1), folder=tmp_path, progress=False)
     other = narrow_encoder()
     other[1].conv1.weight.data += 1
-    with pytest.raises(InputError, match=r"belongs to another fine-tuning \(different: encoder\)"):
+    with pytest.raises(InputError, match=r"was written with other settings \(different: encoder\)"):
         finetune(other, train, test, TINY, folder=tmp_path, progress=False)
     (tmp_path / CHECKPOINT).write_bytes(b"nothing")
     with pytest.raises(InputError, match="damaged or not a checkpoint; remove it"):

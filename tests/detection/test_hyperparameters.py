@@ -17,7 +17,7 @@ def test_the_learning_rate_warms_up_and_drops_at_milestones():
     ("settings", "message"),
     [
         ({"iterations": 0}, "iterations must be above 0; got 0"),
-        ({"min_sizes": ()}, r"min_sizes must be one or more sizes above 0; got \(\)"),
+        ({"min_sizes": ()}, r"min_sizes must contain only sizes above 0, and at least one; got \(\)"),
     ],
 )
 def test_invalid_hyperparameters_are_rejected(settings, message):

@@ -94,7 +94,7 @@ def test_results_include_the_accuracy_of_the_most_frequent_class():
     data = Data("d", TensorSource(x, torch.tensor(y)), TensorSource(x[50:], torch.tensor(y[50:])))
     result = imix.evaluate(run, data)
     assert result.metrics["majority_accuracy"] == pytest.approx(0.4)
-    assert "most frequent class: 40.00 %" in str(result)
+    assert "most frequent class: 40.00%" in str(result)
 
 
 def test_results_with_a_confusion_matrix_include_the_class_names(tmp_path):
@@ -186,7 +186,7 @@ def test_hyperparameters_of_another_protocol_are_rejected(run, tmp_path):
 
 
 def test_data_with_a_single_class_is_rejected(run):
-    with pytest.raises(InputError, match="are of one class; evaluation needs at least two classes"):
+    with pytest.raises(InputError, match="have the same class; evaluation needs at least two classes"):
         imix.evaluate(run, np.zeros((20, 1, 8, 8)), labels=[0] * 20)
 
 

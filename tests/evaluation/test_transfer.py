@@ -25,7 +25,7 @@ def runs(table):
     return [imix.pretrain(table, QUICK, imix.DataSettings(label="breed"), progress=False) for _ in range(2)]
 
 
-def test_an_unknown_argument_is_refused(runs, table):
+def test_an_unknown_argument_is_rejected(runs, table):
     with pytest.raises(TypeError, match="standardize"):
         imix.transfer(runs[:1], [str(table)], standardize=True)
 

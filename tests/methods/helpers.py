@@ -52,7 +52,7 @@ CASES = [
 
 def build(method: str, encoder: nn.Module, mix=None, head: str | None = None, **options) -> Method:
     if method == "supervised":
-        return Supervised(encoder, mix, classes=CLASSES, **options)
+        return Supervised(encoder, mix, n_classes=CLASSES, **options)
     if method == "moco":
         return MoCo(encoder, mix, queue=K, temperature=TAU, dim=DIM, head=head, **options)
     if method == "byol":

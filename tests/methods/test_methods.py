@@ -147,7 +147,7 @@ def test_the_encoder_is_called_once(method, mix, rows, kind):
         assert batch_sizes_of_calls(learner.key_encoder, lambda: loss_of(learner, *both)) == [N]
 
 
-def test_mixed_anchors_and_clean_keys_share_batch_statistics():
+def test_mixed_anchors_and_unmixed_keys_share_batch_statistics():
     encoder = nn.Sequential(nn.BatchNorm1d(20, momentum=1.0), nn.Linear(20, 12))
     learner = build("npair", encoder, MixUp())
     view_1, view_2 = views()

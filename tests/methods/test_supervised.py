@@ -32,7 +32,7 @@ def test_supervised_with_mixup_matches_a_plain_loop():
 
 
 def test_labels_of_the_wrong_shape_are_rejected():
-    learner = Supervised(nn.Linear(4, 4), classes=3, width=4)
+    learner = Supervised(nn.Linear(4, 4), n_classes=3, width=4)
     assert learner(torch.randn(6, 4), torch.arange(6, dtype=torch.int32) % 3).isfinite()
     for labels in ([0, 1, 2, 0, 1, 2], torch.zeros(5), torch.zeros(6, 1)):
         with pytest.raises(InputError, match="labels of 6 samples"):

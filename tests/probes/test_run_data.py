@@ -17,7 +17,7 @@ def test_a_run_on_a_fraction_is_evaluated_on_all_its_data(tmp_path):
     assert len(imix.embed(run, tmp_path / "d.npz")) == 120
 
 
-def test_a_run_recognizes_its_data_by_every_spelling_of_the_path(tmp_path, monkeypatch):
+def test_a_run_recognizes_its_data_by_relative_and_absolute_paths(tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     rows = "".join(f"{i * 0.5},{'ab'[i % 2]}\n" for i in range(40))

@@ -13,7 +13,7 @@ def test_inputs_are_compared_with_features_evaluated_with_the_same_hyperparamete
     evaluated = with_results(run, tmp_path / "1", *features, make_result(name, "knn", 0.6, k=20, inputs=True))
     (group,), (row,) = split_baselines(group_runs([evaluated]))
     assert [*group.results] == ["knn, k 20", "knn, k 1"]
-    assert [*row.results] == ["knn, k 20"] and row.shown("knn, k 20") == "60.0"
+    assert [*row.results] == ["knn, k 20"] and row.formatted("knn, k 20") == "60.0"
 
 
 def test_inputs_are_a_separate_row_only_if_all_groups_agree(run, tmp_path):
@@ -28,11 +28,11 @@ def test_inputs_are_a_separate_row_only_if_all_groups_agree(run, tmp_path):
         return group_runs(runs)
 
     groups, (row,) = split_baselines(make_groups("equal", 0.6, 0.6))
-    assert columns_of(groups) == [["linear"], ["linear"]] and groups[0].shown("linear") == "70.0"
-    assert row.name == "inputs" and row.shown("linear") == "60.0"
+    assert columns_of(groups) == [["linear"], ["linear"]] and groups[0].formatted("linear") == "70.0"
+    assert row.name == "inputs" and row.formatted("linear") == "60.0"
     for groups in (make_groups("different", 0.6, 0.5), make_groups("missing", 0.6, None)):
         assert split_baselines(groups) == (groups, [])
-        assert groups[0].shown("linear") == "70.0" and groups[0].shown("linear (inputs)") == "60.0"
+        assert groups[0].formatted("linear") == "70.0" and groups[0].formatted("linear (inputs)") == "60.0"
 
 
 def test_the_most_frequent_class_is_a_row_only_if_all_results_agree(run, tmp_path):

@@ -119,7 +119,7 @@ def test_fifty_thousand_points_are_drawn_quickly(browser, tmp_path, monkeypatch)
     view.close()
 
 
-def test_hostile_names_are_shown_as_text(browser, tmp_path):
+def test_malicious_names_are_shown_as_text(browser, tmp_path):
     data = tmp_path / "images"
     rng = np.random.default_rng(0)
     for i in range(20):

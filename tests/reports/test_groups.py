@@ -127,7 +127,7 @@ def test_results_with_different_hyperparameters_are_in_different_columns(run, tm
     evaluation_settings = page._evaluation_settings(groups)
     assert "knn, k 1: k 1," in evaluation_settings and "knn, k 90: k 90," in evaluation_settings
     (group,) = group_runs([small_k, replace(large_k, config=run.config)])
-    assert (group.shown("knn, k 1"), group.shown("knn, k 90")) == ("50.0", "60.0")
+    assert (group.formatted("knn, k 1"), group.formatted("knn, k 90")) == ("50.0", "60.0")
     assert columns_of(group_runs([large_k])) == [["knn"]]
 
 

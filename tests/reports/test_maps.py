@@ -70,7 +70,7 @@ def test_class_names_are_shown_literally_and_maps_are_deterministic(tmp_path):
     assert maps[0] == maps[1]
 
 
-def test_a_map_without_matplotlib_is_refused_before_features_are_computed(runs, tmp_path, monkeypatch):
+def test_a_map_without_matplotlib_is_rejected_before_features_are_computed(runs, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(maps, "embed", lambda *_, **__: pytest.fail("features were computed"))
     with pytest.raises(InputError, match=r"pip install 'imix-ssl\[figures\]'"):
@@ -95,7 +95,7 @@ def test_a_map_can_be_colored_by_an_input_column(table, tmp_path):
         draw_map(run, tmp_path / "map.svg", label="bread")
 
 
-def test_invalid_arguments_are_refused_before_features_are_computed(runs, tmp_path, monkeypatch):
+def test_invalid_arguments_are_rejected_before_features_are_computed(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(maps, "embed", lambda *_, **__: pytest.fail("features were computed"))
     three_rows = polars.DataFrame({"height": [1.0, 2, 3], "color": ["red"] * 3})
     with pytest.raises(InputError, match="ends in"):

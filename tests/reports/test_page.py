@@ -136,7 +136,7 @@ def test_unfinished_runs_are_skipped_with_a_message(runs, tmp_path, capsys):
         imix.report([tmp_path / "unfinished"], tmp_path / "r.html")
 
 
-def test_invalid_arguments_are_refused(runs, tmp_path):
+def test_invalid_arguments_are_rejected(runs, tmp_path):
     with pytest.raises(InputError, match="at least one run"):
         imix.report([], tmp_path / "r.html")
     with pytest.raises(InputError, match="does not exist"):

@@ -9,7 +9,7 @@ from imix.reproduce.requests import select_requests
 from tests.reproduce.helpers import find_cell
 
 
-def test_different_trainings_have_different_run_names():
+def test_different_runs_have_different_run_names():
     settings = {
         job.name: (job.training.data, job.training.settings, job.training.data_settings)
         for job in all_jobs(select_requests(["all"], "paper"))

@@ -5,7 +5,7 @@ from imix.reproduce.requests import select_requests
 from tests.reproduce.helpers import NAMES, find_cell
 
 
-def test_trainings_shared_by_several_tables_run_once():
+def test_runs_shared_by_several_tables_run_once():
     shared = find_cell("table1", "CIFAR-10", "MoCo v2").training.name(0)
     assert find_cell("table3", "CIFAR-10", "MoCo v2").training.name(0) == shared
     assert find_cell("table4a", "CIFAR-10 → CIFAR-100", "MoCo v2").training.name(0) == shared

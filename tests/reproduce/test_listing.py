@@ -7,7 +7,7 @@ from imix.reproduce.requests import select_requests
 from tests.reproduce.helpers import NAMES
 
 
-def test_listing_shows_cells_trainings_cost_and_progress(tmp_path):
+def test_listing_shows_cells_runs_cost_and_progress(tmp_path):
     text = listing(select_requests(["all"], "paper"), tmp_path, "paper")
     for name in NAMES:
         assert re.search(rf"^{name} ", text, re.MULTILINE)

@@ -17,7 +17,7 @@ def test_tables_are_standardized_over_all_rows_by_default():
     assert standardize("CIFAR-10") == "train"
 
 
-def test_ambiguities_change_only_trainings_with_mixing():
+def test_ambiguities_change_only_runs_with_mixing():
     ambiguities = Ambiguities(per_sample=False, fold=False)
     mixed = find_cell("table1", "CIFAR-10", "MoCo v2 + i-Mix", ambiguities=ambiguities).training.settings
     assert (mixed.per_sample, mixed.fold) == (False, False)

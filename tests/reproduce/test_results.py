@@ -43,8 +43,8 @@ def test_results_of_other_budgets_and_ambiguities_do_not_count():
     assert summarize(unfolded, [row], 1, Ambiguities()) is None
 
 
-def test_published_results_belong_to_current_trainings():
-    """If a setting was renamed, run migrate_results.py; if a value changed, run the trainings again."""
+def test_published_results_belong_to_current_runs():
+    """If a setting was renamed, run migrate_results.py; if a value changed, train again."""
     paths = list(PAPER_RESULTS.glob("*.csv"))
     assert paths
     for path in paths:

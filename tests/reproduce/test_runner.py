@@ -36,10 +36,10 @@ def test_every_cell_of_every_experiment_runs(smoke):
 
 
 @pytest.mark.slow
-def test_finished_trainings_are_not_repeated(smoke, capsys):
+def test_finished_runs_are_not_repeated(smoke, capsys):
     before = {path: path.stat().st_mtime_ns for path in (smoke / "runs").rglob("*.safetensors")}
     reproduce(["all"], budget="smoke", out=smoke)
-    assert "0 of 67 trainings" in capsys.readouterr().err
+    assert "0 of 67 runs remaining" in capsys.readouterr().err
     assert before == {path: path.stat().st_mtime_ns for path in (smoke / "runs").rglob("*.safetensors")}
 
 
@@ -60,16 +60,16 @@ def test_parallel_results_equal_sequential_results(smoke, tmp_path):
     assert all(sequential[row.key] == row.value for row in parallel)
 
 
-def test_a_part_runs_only_its_own_trainings(tmp_path):
+def test_a_shard_runs_only_its_own_jobs(tmp_path):
     options = CIFAR_ROW | {"out": tmp_path, "progress": False, "columns": ["MoCo v2", "BYOL", "N-pair"]}
-    reproduce(["table1"], **options, part=(1, 3))
+    reproduce(["table1"], **options, shard=(1, 3))
     assert [row.column for row in read_results(tmp_path / "table1.csv")] == ["MoCo v2"]
     with pytest.raises(InputError, match="I from 0 to N - 1; got 3/3"):
-        reproduce(["table1"], **options, part=(3, 3))
+        reproduce(["table1"], **options, shard=(3, 3))
 
 
 def test_missing_data_is_reported_once_and_the_rest_runs(tmp_path):
-    message = r"imagenet100 needs .*\(2 of 4 trainings\); imagenet needs .*\(2 of 4 trainings\)$"
+    message = r"imagenet100 needs .*\(2 of 4 runs\); imagenet needs .*\(2 of 4 runs\)$"
     with pytest.raises(InputError, match=message):
         reproduce(["table2"], rows=["ImageNet-100", "ImageNet-1k"], out=tmp_path, data_dir=tmp_path, progress=False)
     assert (tmp_path / "table2.md").exists()

@@ -13,10 +13,10 @@ def test_slurm_script_has_a_task_per_training(tmp_path):
     subprocess.run(["bash", "-n", str(path)], check=True)
     text = path.read_text()
     assert "--array=0-119" in text and "--time=7:00:00" in text and "--gres=gpu:1" in text
-    assert "imix reproduce table1 --budget paper --out 'my runs' --part \"$SLURM_ARRAY_TASK_ID/120\"" in text
+    assert "imix reproduce table1 --budget paper --out 'my runs' --shard \"$SLURM_ARRAY_TASK_ID/120\"" in text
 
 
-def test_a_slurm_task_runs_its_part_and_is_requeued_when_stopped(tmp_path):
+def test_a_slurm_task_runs_its_shard_and_is_requeued_when_stopped(tmp_path):
     """Uses fake srun and scontrol commands; a task that exits with code 75 is requeued."""
     out = tmp_path / "out"
     environment = os.environ | {"PATH": f"{tmp_path}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}

@@ -85,8 +85,8 @@ def test_cells_have_the_papers_settings(name, row, column, settings):
 @pytest.mark.parametrize("name", NAMES)
 def test_short_budget_has_the_papers_columns_and_a_description(name):
     experiment = EXPERIMENTS[name]
-    assert experiment.description
-    assert {cell.column for cell in experiment.short} == {cell.column for cell in experiment.cells}
+    assert experiment.short_description
+    assert {cell.column for cell in experiment.short_cells} == {cell.column for cell in experiment.cells}
     assert sum(map(estimate_hours, all_jobs(select_requests([name], "short")))) <= 1.0
 
 

@@ -100,7 +100,7 @@ class FieldsEncoder(torch.nn.Module):
 
 
 @pytest.mark.parametrize("version", [0, 2, "1.5", None, ["x" * 1000] * 1000])
-def test_another_format_version_is_refused_and_both_versions_are_named(tmp_path, version):
+def test_another_format_version_is_rejected_and_both_versions_are_named(tmp_path, version):
     write_json(tmp_path / "config.json", image_config().to_json() | {"format": version})
     with pytest.raises(InputError, match=rf"was written in format .* reads format {FORMAT_VERSION}$") as error:
         read_config(tmp_path)
@@ -141,7 +141,7 @@ def damaged(config: RunConfig, path: tuple[object, ...], new: object = ...) -> d
     ],
     ids=str,
 )
-def test_a_missing_key_is_refused_by_name(tmp_path, path):
+def test_a_missing_key_is_rejected_by_name(tmp_path, path):
     write_json(tmp_path / "config.json", damaged(table_config(), path))
     message = rf"^config\.json in '{tmp_path}' is damaged: [\w.\[\]]*{path[-1]} is missing$"
     with pytest.raises(InputError, match=message):
@@ -178,7 +178,7 @@ def test_a_missing_key_is_refused_by_name(tmp_path, path):
         (("versions",), ["0.1"], "versions must be an object; got ['0.1']"),
     ],
 )
-def test_a_wrong_value_is_refused_by_name(tmp_path, path, value, message):
+def test_a_wrong_value_is_rejected_by_name(tmp_path, path, value, message):
     write_json(tmp_path / "config.json", damaged(image_config(), path, value))
     with pytest.raises(InputError) as error:
         read_config(tmp_path)
@@ -203,7 +203,7 @@ def test_a_wrong_value_is_refused_by_name(tmp_path, path, value, message):
         (("ignored", "id"), [], "table.ignored['id'] must be a string; got []"),
     ],
 )
-def test_a_malformed_table_is_refused_by_name(tmp_path, path, value, message):
+def test_a_malformed_table_is_rejected_by_name(tmp_path, path, value, message):
     write_json(tmp_path / "config.json", damaged(table_config(), ("data", "table", *path), value))
     with pytest.raises(InputError) as error:
         read_config(tmp_path)
@@ -211,21 +211,21 @@ def test_a_malformed_table_is_refused_by_name(tmp_path, path, value, message):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", "{}", "\xff", "[" * 100_000, '{"format": ' * 100_000])
-def test_a_file_that_is_not_a_config_is_refused(tmp_path, text):
+def test_a_file_that_is_not_a_config_is_rejected(tmp_path, text):
     (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(InputError, match=rf"^'{tmp_path}' is not a run folder: it has no valid config\.json$"):
         read_config(tmp_path)
 
 
 @pytest.mark.parametrize("depth", [50, 500, 900, 100_000])
-def test_deeply_nested_json_is_refused(tmp_path, depth):
+def test_deeply_nested_json_is_rejected(tmp_path, depth):
     text = json.dumps(image_config().to_json() | {"ranks": "DEEP"}).replace('"DEEP"', "[" * depth + "]" * depth)
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(InputError, match=rf"'{tmp_path}' is (not a run folder|damaged: ranks must be an integer)"):
         read_config(tmp_path)
 
 
-def test_a_folder_without_a_config_is_refused(tmp_path):
+def test_a_folder_without_a_config_is_rejected(tmp_path):
     with pytest.raises(InputError, match="it has no valid config"):
         read_config(tmp_path)
     with pytest.raises(InputError, match=rf"no run folder '{tmp_path}/nothing'"):

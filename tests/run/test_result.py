@@ -45,14 +45,14 @@ def run(tmp_path) -> Run:
 
 def test_a_result_prints_its_metrics_and_hyperparameters():
     assert str(LINEAR) == (
-        "linear on digits: 96.20 % (training accuracy: 100.00 %; with lr chosen on the test set, as in the paper: "
-        "97.00 %; most frequent class: 10.20 %; lr 30)\n  epochs 100, lrs [1, 3], train 1297, test 500"
+        "linear on digits: 96.20% (training accuracy: 100.00%; with lr chosen on the test set, as in the paper: "
+        "97.00%; most frequent class: 10.20%; lr 30)\n  epochs 100, lrs [1, 3], train 1297, test 500"
     )
 
 
 def test_a_result_prints_its_options():
     assert str(ALL_OPTIONS) == (
-        "knn on animals.csv: 50.00 %\n  k 20, inputs instead of features, train 80, test 20 held out with seed 3, "
+        "knn on animals.csv: 50.00%\n  k 20, inputs instead of features, train 80, test 20 held out with seed 3, "
         "test file later.csv, 7 without label ignored, random crops (shift 4, flip 0.5), restandardized, label breed"
     )
 
@@ -65,7 +65,7 @@ def test_a_distance_has_a_value_but_no_accuracy():
 
 
 def test_the_main_metric_of_detection_is_average_precision():
-    assert (DETECTION.metric, DETECTION.value, DETECTION.formatted) == ("ap", 0.5, "50.00 %")
+    assert (DETECTION.metric, DETECTION.value, DETECTION.formatted) == ("ap", 0.5, "50.00%")
     with pytest.raises(AttributeError, match="detection measures ap, not accuracy"):
         DETECTION.accuracy  # noqa: B018
 

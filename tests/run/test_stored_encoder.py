@@ -42,7 +42,7 @@ def test_a_user_supplied_encoder_is_loaded_into_a_module(tmp_path):
         imix.load_encoder(tmp_path / "run")
     x = torch.rand(3, 1, 8, 8)
     assert torch.equal(imix.load_encoder(tmp_path / "run", build())(x), run.encoder(x))
-    with pytest.raises(InputError, match="do not fit"):
+    with pytest.raises(InputError, match="do not match"):
         imix.load_encoder(tmp_path / "run", nn.Sequential(nn.Flatten(), nn.Linear(64, 7)))
 
 
@@ -59,7 +59,7 @@ def test_damaged_or_foreign_files_are_rejected(tmp_path):
 
 
 def test_load_encoder_of_a_run_points_to_its_encoder(run):
-    with pytest.raises(InputError, match=r"a Run has its \.encoder"):
+    with pytest.raises(InputError, match=r"for a Run, use run\.encoder"):
         imix.load_encoder(run)
 
 

@@ -106,7 +106,7 @@ def build_learner(method: str, norm: str, mix=None) -> Method:
     head = None if has_norm else "mlp"
     options = {"dim": DIM, "momentum": 0.9, "head": head, "symmetric": method.startswith("symmetric")}
     if method == "supervised":
-        return Supervised(encoder, mix, classes=CLASSES)
+        return Supervised(encoder, mix, n_classes=CLASSES)
     if method.endswith("moco"):
         return MoCo(encoder, mix, queue=QUEUE, **options)
     if method.endswith("byol"):

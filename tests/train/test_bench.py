@@ -1,4 +1,4 @@
-"""`imix bench`: throughput of the bare step, with views, and of a whole run."""
+"""`imix bench`: throughput of the step only, with augmentation, and end to end."""
 
 import os
 import subprocess
@@ -21,13 +21,13 @@ def test_every_method_is_measured(tmp_path, method):
     np.savez(tmp_path / "rows.npz", x=np.random.default_rng(0).normal(size=(96, 6)), y=np.arange(96) % 3)
     settings = Settings(method=method, batch_size=32, epochs=10, queue=64, input_mix=2)
     result = imix.bench(tmp_path / "rows.npz", settings, **QUICK)
-    assert min(result.bare, result.with_views, result.whole) > 0
+    assert min(result.step_only, result.with_augmentation, result.end_to_end) > 0
     assert (result.views_per_step, result.steps_per_epoch, result.epochs) == (
         32 * (1 if method == "supervised" else 2),
         3,
         10,
     )
-    assert result.seconds == pytest.approx(30 * result.views_per_step / result.whole)
+    assert result.seconds == pytest.approx(30 * result.views_per_step / result.end_to_end)
 
 
 def test_user_supplied_encoder_and_augmentation_are_measured_without_side_effects():
@@ -41,7 +41,7 @@ def test_user_supplied_encoder_and_augmentation_are_measured_without_side_effect
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_the_bare_step_reuses_its_views_and_the_others_make_new_ones(monkeypatch):
+def test_the_step_only_variant_reuses_its_views_and_the_others_make_new_ones(monkeypatch):
     view_sizes, steps = [], []
     run = TrainingStep.run
     monkeypatch.setattr(TrainingStep, "run", lambda step, *inputs: steps.append(step) or run(step, *inputs))
@@ -69,7 +69,7 @@ def test_the_command_benchmarks_a_file(tmp_path):
     command = [sys.executable, "-m", "imix", "bench", "x.npy", "--duration", "0.05", "--batch-size", "32"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert "bare step" in done.stdout
+    assert "step only" in done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy"]
 
 

@@ -35,7 +35,7 @@ def test_effective_rank_counts_the_directions_in_use(directions):
     assert health(basis, basis)["effective_rank"] == pytest.approx(directions, rel=1e-4)
 
 
-def test_batch_1nn_is_the_share_whose_nearest_neighbor_has_the_same_class():
+def test_batch_1nn_is_the_fraction_whose_nearest_neighbor_has_the_same_class():
     torch.manual_seed(0)
     a, labels = torch.randn(30, 3), torch.arange(30) % 3 - 1  # a third has no label
     unit = a / a.norm(dim=1, keepdim=True)

@@ -97,7 +97,7 @@ def test_augmentation_runs_in_full_precision_under_autocast():
 
 @pytest.mark.parametrize("x", [torch.randn(8, 3, 8, 8), 255 * torch.rand(8, 3, 8, 8)])
 def test_image_augmentation_rejects_floats_outside_0_to_1(x):
-    with pytest.raises(InputError, match=r"augment='cifar' needs bytes or floats in 0\.\.1; .* has values from"):
+    with pytest.raises(InputError, match=r"augment='cifar' needs uint8 or floats in \[0, 1\]; .* has values from"):
         build_augment(Settings(augment="cifar"), load(x))
 
 

@@ -19,7 +19,7 @@ from tests.train.helpers import METHODS, SMALL, Streaming, assert_same_weights, 
 @pytest.mark.parametrize(
     ("missing", "message"), [("batches", "1 of the 4 batches"), ("samples", "15 samples instead of 16")]
 )
-def test_a_source_that_returns_too_few_samples_or_batches_is_refused(table, missing, message):
+def test_a_source_that_returns_too_few_samples_or_batches_is_rejected(table, missing, message):
     with pytest.raises(InputError, match=f"the source returned {message}"):
         imix.pretrain(Streaming(table[0], missing), SMALL, progress=False)
 

@@ -78,7 +78,7 @@ def test_non_finite_weights_are_never_saved(table, tmp_path):
 
 
 def test_identical_samples_are_reported_as_collapse_even_in_a_short_run():
-    with pytest.raises(TrainingError, match="not all alike"):
+    with pytest.raises(TrainingError, match="not all identical"):
         imix.pretrain(torch.ones(64, 5), Settings(epochs=100, encoder="mlp:16-16", device="cpu"), progress=False)
 
 

@@ -69,7 +69,7 @@ def test_components_are_given_by_name_or_as_objects():
     assert (settings.mix, settings.encoder, settings.augment) == ("none", "small", None)
 
 
-def test_invalid_names_and_objects_are_refused():
+def test_invalid_names_and_objects_are_rejected():
     with pytest.raises(InputError, match="unknown augment 'cifra'"):
         imix.pretrain(DATA, augment="cifra", progress=False)
     with pytest.raises(InputError, match=r"settings must be imix\.Settings"):

@@ -50,7 +50,7 @@ def test_a_user_supplied_method_and_mix_are_trained_resumed_and_named(table, tmp
         imix.pretrain(table[0], SMALL, out=tmp_path, resume=True, progress=False, method=Decorrelated)
 
 
-def test_invalid_methods_and_mixing_operators_are_refused(table):
+def test_invalid_methods_and_mixing_operators_are_rejected(table):
     with pytest.raises(InputError, match="method must return an imix"):
         imix.pretrain(table[0], SMALL, method=lambda encoder, mix, width: encoder, progress=False)
     with pytest.raises(InputError, match="mix must return a pair"):
@@ -71,7 +71,7 @@ def test_a_data_set_smaller_than_the_batch_is_one_batch():
 
 
 @pytest.mark.parametrize(("batch_size", "n"), [(1, 100), (256, 1)])
-def test_a_batch_of_one_is_refused(batch_size, n):
+def test_a_batch_of_one_is_rejected(batch_size, n):
     with pytest.raises(InputError, match="at least 2"):
         global_batch_size(Settings(batch_size=batch_size), n)
 

@@ -32,7 +32,7 @@ def test_bf16_trains_to_finite_weights(table):
 def test_views_and_loss_compile_into_one_graph_each_and_give_the_same_loss(table, method):
     torch.compiler.reset()  # sizes that were seen before would count as changing
     settings = replace(SMALL, method=method)
-    learner = build_method(settings, imix.encoders.build("mlp:16-16", (6,)), build_mix(settings), width=4, classes=3)
+    learner = build_method(settings, imix.encoders.build("mlp:16-16", (6,)), build_mix(settings), width=4, n_classes=3)
     views = Views(Masking(0.2), learner.n_views, imix.InputMix(2), in_one_call=True)
     labels = table[1:] if learner.supervised else ()
     losses = []

@@ -34,7 +34,7 @@ def test_a_user_supplied_augmentation_is_called_once_per_view():
         Views(lambda x: x[:4])(torch.zeros(5, 2))
 
 
-def test_an_augmentation_that_drops_samples_is_refused(table):
+def test_an_augmentation_that_drops_samples_is_rejected(table):
     with pytest.raises(InputError, match="got 5 for 16"):
         imix.pretrain(table[0], replace(SMALL, batch_size=16), augment=lambda x: x[:5], progress=False)
 

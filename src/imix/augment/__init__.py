@@ -1,4 +1,4 @@
-"""Augmentations: functions from a batch to a batch, on its device, with independent random draws for every sample."""
+"""Augmentations: functions that map a batch to a batch on its device, with independent random draws per sample."""
 
 from collections.abc import Callable
 
@@ -13,12 +13,12 @@ __all__ = ["Augment", "Masking", "Resampling", "audio", "compose", "image", "no_
 Augment = Callable[[Batch], Batch]
 
 
-def compose(first: Augment, then: Augment) -> Augment:
+def compose(first: Augment, second: Augment) -> Augment:
     """Chain two augmentations.
 
     Parameters
     ----------
-    first, then : callable
+    first, second : callable
         Functions from a batch to a batch.
 
     Returns
@@ -32,11 +32,11 @@ def compose(first: Augment, then: Augment) -> Augment:
     >>> augment(torch.randn(8, 5)).shape
     torch.Size([8, 5])
     """
-    if isinstance(first, nn.Module) and isinstance(then, nn.Module):
-        return nn.Sequential(first, then)
-    return lambda batch: then(first(batch))
+    if isinstance(first, nn.Module) and isinstance(second, nn.Module):
+        return nn.Sequential(first, second)
+    return lambda batch: second(first(batch))
 
 
 def no_augment(batch: Batch) -> Batch:
-    """Return the batch unchanged: no augmentation, the paper's hardest setting."""
+    """Return the batch unchanged."""
     return batch

@@ -19,21 +19,21 @@ from imix.encoders.mel import Clip, Spectrum, as_reals
 
 AMPLITUDE = (0.7, 1.1)  # range of the amplitude factor
 SPEED = STRETCH = 0.2  # largest relative change
-NOISE = 0.45  # largest share of the noise in a view
-CHUNK = 32  # samples that a CPU core processes at a time, at most
+NOISE = 0.45  # maximum weight of the noise in a view
+CHUNK = 32  # maximum number of samples per chunk on a CPU core
 
 
 class ClipChange(NamedTuple):
-    """Changes of N clips, each (N,). The neutral values are 1, 1, 1 and 0."""
+    """Augmentation parameters of N clips, (N,) each. The values 1, 1, 1 and 0 leave a clip unchanged."""
 
     amplitude: Tensor
-    step: Tensor  # resampling step of the waveform: above 1 is faster and higher
+    step: Tensor  # resampling step of the waveform: above 1 is faster and higher-pitched
     rate: Tensor  # stretch rate of the spectrum: above 1 is faster, at the same pitch
     shift: Tensor  # frames by which the spectrum is delayed
 
 
 class AudioViews(nn.Module):
-    """Random views of waveforms (N, 1, L): complex spectra (N, frames, BINS), or the output of `then`.
+    """Random views of waveforms (N, 1, L): complex spectra (N, frames, BINS), or the output of `output_transform`.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class AudioViews(nn.Module):
         Format of the clips.
     noise : Tensor of shape (M, 1, L), optional
         Background noise, one clip of which is mixed into a view. By default no noise is added.
-    then : nn.Module, optional
+    output_transform : nn.Module, optional
         Applied to the spectra, for example `imix.encoders.mel.Mel`.
     p : float
         Probability of each step.
@@ -55,10 +55,12 @@ class AudioViews(nn.Module):
 
     noise: Tensor | None
 
-    def __init__(self, clip: Clip, noise: Tensor | None = None, then: nn.Module | None = None, p: float = 0.5) -> None:
+    def __init__(
+        self, clip: Clip, noise: Tensor | None = None, output_transform: nn.Module | None = None, p: float = 0.5
+    ) -> None:
         super().__init__()
         self.clip, self.p = clip, p
-        self.spectrum, self.then = Spectrum(), then or nn.Identity()
+        self.spectrum, self.output_transform = Spectrum(), output_transform or nn.Identity()
         self.register_buffer("noise", noise, persistent=False)
 
     def __repr__(self) -> str:
@@ -70,20 +72,20 @@ class AudioViews(nn.Module):
         n, device = len(waves), waves.device
         draws = [*self.draw_change(n, device)]
         if self.noise is not None:
-            share = self.with_probability_p(NOISE * torch.rand(n, device=device), 0.0)
-            draws += [share, torch.randint(len(self.noise), (n,), device=device), *self.draw_change(n, device)]
+            noise_weight = self.with_probability_p(NOISE * torch.rand(n, device=device), 0.0)
+            draws += [noise_weight, torch.randint(len(self.noise), (n,), device=device), *self.draw_change(n, device)]
         return in_parallel_chunks(self.transform, waves, *draws)
 
     def transform(self, waves: Tensor, *draws: Tensor) -> Tensor:
         """Return the views that the draws (N,) determine.
 
-        The draws are the clip's `ClipChange` and, with noise, its share, the index of the noise clip, and the noise's
+        The draws are the clip's `ClipChange` and, with noise, its weight, the index of the noise clip, and the noise's
         `ClipChange`.
         """
         spectra = self.apply_change(waves, *draws[:4])
         if self.noise is not None:
             spectra = apply_where(draws[4] > 0, self.add_noise, spectra, *draws[4:])
-        return self.then(spectra)
+        return self.output_transform(spectra)
 
     def draw_change(self, n: int, device: torch.device) -> ClipChange:
         """Draw the changes of n clips."""
@@ -112,24 +114,24 @@ class AudioViews(nn.Module):
         z = apply_where(rate != 1, stretch_and_shift, z, rate, shift)
         return apply_where((rate == 1) & (shift != 0), shift_frames, z, shift)
 
-    def add_noise(self, z: Tensor, share: Tensor, noise_index: Tensor, *noise_change: Tensor) -> Tensor:
-        """Mix spectra with a share of changed noise."""
+    def add_noise(self, z: Tensor, noise_weight: Tensor, noise_index: Tensor, *noise_change: Tensor) -> Tensor:
+        """Mix spectra with augmented noise of weight `noise_weight` (N,)."""
         assert self.noise is not None
         noise = self.apply_change(to_float(self.noise.index_select(0, noise_index)), *noise_change)
-        mixed = torch.lerp(as_reals(z), as_reals(noise), share.view(-1, 1, 1))
+        mixed = torch.lerp(as_reals(z), as_reals(noise), noise_weight.view(-1, 1, 1))
         return torch.view_as_complex(mixed.unflatten(2, (-1, 2)))
 
 
 def resample(waves: Tensor, step: Tensor) -> Tensor:
-    """Read waveforms (N, 1, L) at multiples of `step` (N,), linearly interpolated; silence after their end."""
+    """Resample waveforms (N, 1, L) at multiples of `step` (N,) by linear interpolation, padded with silence."""
     length = waves.shape[2]
     silence = (0, math.ceil(2 * SPEED * length))  # longer than the largest step needs
     here, after = (F.pad(x, silence) for x in (waves, torch.cat([waves[..., 1:], waves[..., -1:]], 2)))
     index = torch.arange(length, device=waves.device)
-    lead = index * (step - 1)[:, None, None]  # relative to `index`: float32 could not hold the position precisely
-    whole_lead = lead.floor()
-    left = index + whole_lead.long()
-    return here.gather(2, left).lerp_(after.gather(2, left), lead - whole_lead)
+    offset = index * (step - 1)[:, None, None]  # relative to `index`, as float32 would be too imprecise
+    offset_floor = offset.floor()
+    left = index + offset_floor.long()
+    return here.gather(2, left).lerp_(after.gather(2, left), offset - offset_floor)
 
 
 def stretch_and_shift(z: Tensor, rate: Tensor, shift: Tensor) -> Tensor:
@@ -194,7 +196,7 @@ def in_parallel_chunks(function: Callable[..., Tensor], x: Tensor, *draws: Tenso
             lambda rows: function(*(tensor.index_select(0, rows) for tensor in (x, *draws))), chunks
         )
         views = x.new_empty(0)
-        for rows, result in zip(chunks, results, strict=True):  # copied as they arrive, so that few are in memory
+        for rows, result in zip(chunks, results, strict=True):  # copy results as they arrive, to keep few in memory
             if not len(views):
                 views = result.new_empty(len(x), *result.shape[1:])
             views.index_copy_(0, rows, result)
@@ -227,8 +229,8 @@ def _thread_pool(threads: int) -> ThreadPoolExecutor:
 def apply_where(mask: Tensor, function: Callable[..., Tensor], x: Tensor, *draws: Tensor) -> Tensor:
     """Apply `function(x, *draws)` to the samples that the mask (N,) selects. May change x in place.
 
-    The draws of the other samples are neutral. On a GPU the function is applied to all samples, because no shape there
-    may depend on random draws.
+    The draws of the other samples have no effect. On a GPU the function is applied to all samples, because no shape
+    may depend on random draws in a CUDA graph.
     """
     if x.device.type != "cpu":
         return function(x, *draws)
@@ -236,8 +238,8 @@ def apply_where(mask: Tensor, function: Callable[..., Tensor], x: Tensor, *draws
     if len(rows) == len(x):
         return function(x, *draws)
     if len(rows) and rows[-1] - rows[0] < len(rows):  # contiguous: a slice needs no copy
-        part = slice(int(rows[0]), int(rows[-1]) + 1)
-        x[part] = function(x[part], *(draw[part] for draw in draws))
+        span = slice(int(rows[0]), int(rows[-1]) + 1)
+        x[span] = function(x[span], *(draw[span] for draw in draws))
     elif len(rows):
         x.index_copy_(0, rows, function(x.index_select(0, rows), *(draw[rows] for draw in draws)))
     return x

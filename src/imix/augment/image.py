@@ -1,6 +1,6 @@
 """Random augmentations of images, batched on the device, with independent draws for every sample.
 
-Images are (N, C, H, W), floats in 0..1. On a GPU, the paper's augmentation of small images runs as one kernel.
+Images are (N, C, H, W), floats in [0, 1]. On a GPU, the paper's augmentation of small images runs as one kernel.
 """
 
 import math
@@ -29,7 +29,7 @@ class RandomView(nn.Module, ABC):
 
     @abstractmethod
     def transform(self, x: Tensor, uniforms: Tensor) -> Tensor:
-        """Return the views that the uniforms (N, n_draws), each in 0..1, determine."""
+        """Return the views that the uniforms (N, n_draws), each in [0, 1), determine."""
 
 
 class RandomResizedCrop(RandomView):
@@ -43,7 +43,7 @@ class RandomResizedCrop(RandomView):
     size : int or (int, int)
         Height and width of the views.
     scale : (float, float)
-        Range of the box's area, as a share of the image's.
+        Range of the box's area, as a fraction of the image's area.
     ratio : (float, float)
         Range of the box's aspect ratio (width / height), drawn log-uniformly.
     flip : float
@@ -137,7 +137,7 @@ class ColorJitter(RandomView):
     brightness, contrast, saturation : float
         The factor is drawn from 1 - value to 1 + value.
     hue : float
-        The shift is drawn from -hue to hue, as a share of the color circle.
+        The shift is drawn from -hue to hue, as a fraction of the color circle.
     p : float
         Probability that a sample is changed.
 
@@ -195,7 +195,7 @@ class Grayscale(RandomView):
 
 
 class GaussianBlur(RandomView):
-    """Blur an image with probability `p`; the kernel size is a tenth of the image's.
+    """Blur an image with probability `p`; the kernel size is a tenth of the image size.
 
     Parameters
     ----------
@@ -247,8 +247,8 @@ class CropAndColorJitter(RandomView):
     def transform(self, x: Tensor, uniforms: Tensor) -> Tensor:
         """Return views of color images (N, 3, H, W)."""
         small = x.shape[1] == 3 and max(x.shape[-2:]) <= MAX_KERNEL_SIDE
-        plain = x.dtype == torch.float32 and not x.requires_grad and not torch.compiler.is_compiling()
-        if small and plain and self.has_kernel(x.device):
+        supported = x.dtype == torch.float32 and not x.requires_grad and not torch.compiler.is_compiling()
+        if small and supported and self.has_kernel(x.device):
             from imix.augment import image_kernel
 
             return image_kernel.crop_and_color_jitter(x, uniforms, self.crop, self.colors, self.grayscale)
@@ -284,7 +284,7 @@ def cifar(size: int | tuple[int, int]) -> nn.Sequential:
 
 
 def imagenet(size: int | tuple[int, int]) -> nn.Sequential:
-    """Build the paper's augmentation of large images: that of small images, and blur.
+    """Build the paper's augmentation of large images: the augmentation of small images, plus blur.
 
     Parameters
     ----------

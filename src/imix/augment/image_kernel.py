@@ -44,8 +44,8 @@ def _blend(red, green, blue, end, factor):
 
 
 @triton.jit
-def _missing_share(position):
-    """How much of a channel is missing at a position on the color circle, in sixths from where it starts to drop."""
+def _channel_drop(position):
+    """Return how far a channel is below its maximum, as a fraction, at a hue position in sixths of the color circle."""
     position = position - 6 * tl.floor(position / 6)
     return tl.clamp(tl.minimum(position, 4 - position), 0.0, 1.0)
 
@@ -68,9 +68,9 @@ def _rotate_hue(red, green, blue, shift):
     )
     hue = sextant / 6 + shift
     hue = hue - tl.floor(hue)
-    red = high - spread * _missing_share(5 + hue * 6)
-    green = high - spread * _missing_share(3 + hue * 6)
-    blue = high - spread * _missing_share(1 + hue * 6)
+    red = high - spread * _channel_drop(5 + hue * 6)
+    green = high - spread * _channel_drop(3 + hue * 6)
+    blue = high - spread * _channel_drop(1 + hue * 6)
     return red, green, blue
 
 
@@ -101,7 +101,7 @@ def _crop_and_color_jitter(
     OUT_ROWS: tl.constexpr,
     OUT_COLUMNS: tl.constexpr,
 ):
-    """Images of ROWS x COLUMNS to views of HEIGHT x WIDTH; tiles IN_* and OUT_* have powers of two as sides."""
+    """Images of ROWS x COLUMNS to views of HEIGHT x WIDTH; the sides of the tiles IN_* and OUT_* are powers of two."""
     sample = tl.program_id(0).to(tl.int64)
     uniforms += sample * N_DRAWS
 

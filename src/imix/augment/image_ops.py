@@ -1,6 +1,6 @@
 """Image operations with parameters per sample: crop, resize, flip, color changes, blur.
 
-Images are (N, C, H, W), floats in 0..1. Crops, flips and blurs are separable, so each is two matrix products (rows and
+Images (N, C, H, W) are floats in [0, 1]. Crops, flips and blurs are separable, so each is two matrix products (rows and
 columns) with one matrix per sample: exact, and the same on every device. Every operation agrees with torchvision's.
 """
 
@@ -66,7 +66,7 @@ def to_gray(x: Tensor) -> Tensor:
 
 
 def rotate_hue(x: Tensor, shift: Tensor) -> Tensor:
-    """Rotate the hue of color images by `shift` (N,), as a share of the color circle."""
+    """Rotate the hue of color images by `shift` (N,), as a fraction of the color circle."""
     red, green, blue = x.unbind(1)
     high, low = x.amax(1), x.amin(1)
     spread = high - low

@@ -54,7 +54,7 @@ def pretrain(
 
 
 def _stop_before_start(signal_number: int, frame: Any) -> None:
-    exit_with("stopped before the run started: run the same command with --resume", EXIT_RESUMABLE)
+    exit_with("stopped before training started; to continue, run the same command with --resume", EXIT_RESUMABLE)
 
 
 def evaluate(
@@ -67,7 +67,7 @@ def evaluate(
     inputs: bool = False,
     flags: ProtocolFlags = ProtocolFlags(),
 ) -> None:
-    """Measure how good the features of a run's frozen encoder are, on its own or other data.
+    """Evaluate the features of a run's frozen encoder on the run's data or on other data.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def data(action: Literal["list", "fetch"], name: str = "", /, *, data_dir: str |
 
     loaded = load(name, DataSettings(data_dir=data_dir))
     test = "" if loaded.test is None else f" and {len(loaded.test):,} test"
-    classes = f", {loaded.train.classes} classes" if loaded.train.labels is not None else ""
+    classes = f", {loaded.train.n_classes} classes" if loaded.train.labels is not None else ""
     print(f"{name}: {len(loaded.train):,} training{test} samples of shape {loaded.train.shape}{classes}")
 
 
@@ -243,7 +243,7 @@ def bench(
     settings: TrainingFlags = TrainingFlags(),
     data_settings: DataFlags = DataFlags(),
 ) -> None:
-    """Measure how fast a run with these settings is on this machine, what limits it, and how long it would take.
+    """Measure the training speed of these settings on this machine, find the bottleneck, and estimate the run time.
 
     Parameters
     ----------
@@ -267,9 +267,9 @@ def demo(*, out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = 
     out
         Folder for the runs and report.html; an earlier demo in it is replaced.
     seeds
-        Runs without i-Mix, and with it.
+        Number of runs per configuration.
     epochs
-        Epochs per run; fewer for a quick look.
+        Epochs per run; by default 40.
     """
     from imix.demo import demo as run_demo
 

@@ -89,7 +89,7 @@ class ReadFlags:
     """How data for an existing run is read."""
 
     columns: Columns | None = None
-    """Columns of tables to leave out because the run was trained without them (NAME drop)."""
+    """Columns of tables to ignore because the run was trained without them (NAME drop)."""
     data_dir: str | None = None
     """Folder with the files of named data sets."""
     device: str = "auto"
@@ -111,6 +111,6 @@ class ProtocolFlags(LabelFlags):
     random_crops: bool = False
     """Train the linear classifier on a new random view of each image in every epoch, as in the paper."""
     restandardize: bool = False
-    """Standardize data other than the run's with the statistics of its own training samples."""
+    """Standardize with the statistics of the evaluation data's training samples instead of the run's."""
     seed: int = 0
     """Seed for the classifier and for the choice of held-out samples."""

@@ -25,7 +25,7 @@ def reproduce(
     seeds: int | None = None,
     data_dir: Path | None = None,
     devices: tuple[str, ...] = ("auto",),
-    part: str = "0/1",
+    shard: str = "0/1",
     slurm: bool = False,
     out: Path = Path("imix-paper"),
     ambiguities: Annotated[Ambiguities, Parameter(name="*", group=AMBIGUITIES)] = Ambiguities(),
@@ -38,25 +38,25 @@ def reproduce(
         table1, table2, table3, table4a, table4b, tableC1, tableC2, tableC3, figure2, figure3, figureC1, supervised;
         or all.
     list
-        List the tables and figures (or those given), their cost at the budget, and how much is done.
+        List the tables and figures (all, or the named ones), their cost with this budget, and their progress.
     commands
-        Print the equivalent single commands, one training at a time.
+        Print the equivalent individual imix commands instead of running them.
     budget
-        paper: full length; short: minutes per training on a GPU; smoke: a quick test on tiny fake data.
+        paper: full length; short: minutes per run on a GPU; smoke: a quick test on tiny fake data.
     row
-        Only rows with this name, or with this part of the name (--row covtype "CIFAR-10, no augmentation").
+        Only rows with this name, or with this component of it (--row covtype "CIFAR-10, no augmentation").
     column
         Only these columns (--column "MoCo v2" "MoCo v2 + i-Mix").
     seeds
-        Runs per training; by default the paper's number for the paper budget, otherwise one.
+        Number of seeds; by default the paper's number for the paper budget, otherwise one.
     data_dir
         Folder that contains a folder for each data set, by name; other data sets are downloaded.
     devices
-        Devices that work in parallel (cuda:0 cuda:1); a device that is listed twice runs two trainings.
-    part
-        I/N runs the I-th of N parts of the trainings, counted from 0.
+        Devices to use in parallel (cuda:0 cuda:1); list a device twice to run two jobs on it at a time.
+    shard
+        I/N runs only shard I of N, counted from 0.
     slurm
-        Write a Slurm script with one task per training instead of running them.
+        Write a Slurm script with one task per training run instead of running them.
     out
         Folder for runs, results and pages.
     """
@@ -78,9 +78,9 @@ def reproduce(
         return
     from imix.reproduce.runner import reproduce as run_reproduce
 
-    match = re.fullmatch(r"(\d+)/(\d+)", part)
+    match = re.fullmatch(r"(\d+)/(\d+)", shard)
     if match is None:
-        raise InputError(f"part must be I/N, such as 0/8; got {part!r}")
+        raise InputError(f"shard must be I/N, such as 0/8; got {shard!r}")
     pages = run_reproduce(
         names,
         budget=budget,
@@ -90,7 +90,7 @@ def reproduce(
         seeds=seeds,
         data_dir=data_dir,
         devices=devices,
-        part=(int(match[1]), int(match[2])),
+        shard=(int(match[1]), int(match[2])),
         out=out,
     )
     for page in pages:

@@ -50,7 +50,7 @@ def read_npz(path: Path) -> RawData:
 def samples(inputs: Any, name: str) -> Batch:
     """Convert arrays or tensors (N, ...), or a tuple or dict of them, to tensors.
 
-    The result is float32. uint8 is scaled to 0..1, except for images (N, C, H, W), which are scaled when they are used.
+    The result is float32. uint8 is scaled to [0, 1], except images (N, C, H, W), which are scaled when they are used.
     """
     return map_fields(lambda x: _check_samples(x, name), _to_tensors(inputs))
 

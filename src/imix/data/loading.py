@@ -44,7 +44,7 @@ def load(
     table: Table | None = None,
     strict: bool = True,
 ) -> Data:
-    """Load data of any supported kind.
+    """Load data in any supported format.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def _load_folder(folder: Path, data_settings: DataSettings) -> Data:
     if images and audio_files:
         raise InputError(
             f"{str(folder)!r} contains {len(images)} images and {len(audio_files)} audio files; pass a folder that "
-            "contains only one kind"
+            "contains only one of the two"
         )
     if not images and not audio_files:
         hint = "; to load a table, pass its file" if find_files(folder, TABLE_SUFFIXES) else ""
@@ -169,31 +169,31 @@ def _load_folder(folder: Path, data_settings: DataSettings) -> Data:
 def _assemble(name: str, raw: RawData, data_settings: DataSettings, table: Table | None) -> Data:
     """Convert raw samples and labels to tensors.
 
-    Data frames are tables, and so are rows (N, F) with missing values or if the settings refer to columns.
+    Data frames are tables. Arrays (N, F) are too, if they have missing values or the settings refer to columns.
     """
     if data_settings.columns.get(data_settings.label or "") == "drop":
         data_settings = replace(data_settings, label=None)
     if raw.y is not None and data_settings.label is not None:
-        raise InputError(f"labels were passed, and label={data_settings.label!r} names a column; use one of the two")
-    parts = {"the data" if name == IN_MEMORY_NAME else name: fill_masked(raw.x)}  # by what messages call them
+        raise InputError(f"pass either labels or a label column; got labels and label={data_settings.label!r}")
+    splits = {"the data" if name == IN_MEMORY_NAME else name: fill_masked(raw.x)}  # keys: names used in messages
     if raw.x_test is not None:
-        parts[f"{name}, test samples"] = fill_masked(raw.x_test)
-    labels: list[Tensor | None] = [None] * len(parts)
+        splits[f"{name}, test samples"] = fill_masked(raw.x_test)
+    labels: list[Tensor | None] = [None] * len(splits)
     class_names: list[str] = []
     refers_to_columns = table is not None or data_settings.label or data_settings.columns
-    if refers_to_columns or any(is_frame(x) or has_missing_values(x) for x in parts.values()):
-        frames = [as_frame(x, part) for part, x in parts.items()]
+    if refers_to_columns or any(is_frame(x) or has_missing_values(x) for x in splits.values()):
+        frames = [as_frame(x, split) for split, x in splits.items()]
         is_new = table is None
         label = data_settings.label if is_new or data_settings.label in frames[0].columns else None
         table, inputs = encode_frames(frames, data_settings, table)
         if label is not None:  # rows for an existing table may come without labels
             labels[:], class_names = encode_labels(frames, label, needed=is_new)
     else:
-        inputs = [samples(x, part) for part, x in parts.items()]
+        inputs = [samples(x, split) for split, x in splits.items()]
     classes = None
-    for i, (part, y) in enumerate(zip(parts, (raw.y, raw.y_test), strict=False)):
+    for i, (split, y) in enumerate(zip(splits, (raw.y, raw.y_test), strict=False)):
         if y is not None:
-            labels[i], classes = encode_classes(y, size(inputs[i]), part, classes)
+            labels[i], classes = encode_classes(y, size(inputs[i]), split, classes)
     if classes is not None:
         names_fit = len(raw.class_names) == len(classes)
         class_names = list(raw.class_names) if names_fit else [str(value) for value in classes]

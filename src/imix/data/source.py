@@ -36,7 +36,7 @@ class Source(ABC):
 
     @abstractmethod
     def batches(self, rows: Iterable[Tensor]) -> Iterator[tuple[Batch, Tensor | None]]:
-        """Yield samples and labels for each tensor of row numbers, in order. May read the next batches in advance.
+        """Yield samples and labels for each tensor of row numbers, in order. May prefetch batches.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class Source(ABC):
         return tuple(sample.shape[1:]) if isinstance(sample, Tensor) else None
 
     @property
-    def classes(self) -> int:
+    def n_classes(self) -> int:
         """Number of classes; 0 without labels."""
         return 0 if self.labels is None else int(self.labels.max()) + 1
 
@@ -94,7 +94,7 @@ class TensorSource(Source):
     Examples
     --------
     >>> source = imix.data.TensorSource(torch.randn(6, 4), torch.tensor([0, 1, 0, 1, 0, 1]))
-    >>> len(source), source.shape, source.classes
+    >>> len(source), source.shape, source.n_classes
     (6, (4,), 2)
     >>> x, y = next(source.batches([torch.tensor([0, 5])]))
     >>> x.shape, y
@@ -163,7 +163,7 @@ class Data:
         The options with which the data was read.
     table : Table, optional
         How the columns of a table are encoded as numbers.
-    names : sequence of str
+    sample_names : sequence of str
         Names of the samples, if they are files: training samples, then test samples.
     augment : str
         Default for `Settings.augment`.
@@ -175,7 +175,7 @@ class Data:
     Examples
     --------
     >>> data = imix.data.load("digits")
-    >>> len(data.train), len(data.test), data.classes
+    >>> len(data.train), len(data.test), data.n_classes
     (1297, 500, 10)
     """
 
@@ -185,7 +185,7 @@ class Data:
     class_names: Sequence[str] = ()
     settings: DataSettings = field(default_factory=DataSettings)
     table: Table | None = None
-    names: Sequence[str] = ()
+    sample_names: Sequence[str] = ()
     augment: str = "none"
     clip: Clip | None = None
     noise: Tensor | None = None
@@ -197,18 +197,18 @@ class Data:
             )
 
     @property
-    def classes(self) -> int:
+    def n_classes(self) -> int:
         """Number of classes of training and test samples; a rare class may occur in the test samples only."""
-        return max(part.classes for part in (self.train, self.test) if part is not None)
+        return max(part.n_classes for part in (self.train, self.test) if part is not None)
 
     @property
-    def shown_classes(self) -> list[str]:
+    def display_names(self) -> list[str]:
         """Names of the classes, or their numbers if the names are unknown."""
-        return list(self.class_names) or [str(number) for number in range(self.classes)]
+        return list(self.class_names) or [str(number) for number in range(self.n_classes)]
 
 
 def take_fraction(data: Data, fraction: float) -> Data:
-    """Keep a fraction of the training samples, the same of each class; the choice is always the same."""
+    """Keep a fraction of the training samples, stratified by class and drawn with a fixed seed."""
     if fraction == 1:
         return data
     n, labels = len(data.train), data.train.labels
@@ -216,5 +216,5 @@ def take_fraction(data: Data, fraction: float) -> Data:
     order = torch.randperm(n, generator=generator)
     groups = [order] if labels is None else [order[labels[order] == label] for label in labels.unique()]
     rows = torch.cat([group[: max(1, round(len(group) * fraction))] for group in groups]).sort().values
-    names = [data.names[row] for row in rows.tolist()] + list(data.names[n:]) if data.names else ()
-    return replace(data, train=data.train.take(rows), names=names)
+    names = [data.sample_names[row] for row in rows.tolist()] + list(data.sample_names[n:]) if data.sample_names else ()
+    return replace(data, train=data.train.take(rows), sample_names=names)

@@ -1,4 +1,4 @@
-"""Evaluates an encoder by fine-tuning it as a Faster R-CNN on images in the format of PASCAL VOC."""
+"""Evaluates an encoder by fine-tuning it as a Faster R-CNN backbone on images in PASCAL VOC format."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -36,8 +36,8 @@ def detect(
 ) -> Result:
     """Fine-tune a copy of a run's encoder as an object detector, and measure its average precision.
 
-    The result is added to evaluations.jsonl in the run folder. An interrupted fine-tuning is resumed from detection.pt
-    in the run folder. Under torchrun, the ranks share each batch.
+    The result is added to evaluations.jsonl in the run folder. Interrupted fine-tuning is resumed from detection.pt
+    in the run folder. Under torchrun, each batch is split across the ranks.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Average precision of detected boxes, by the rules of PASCAL VOC.
+"""Average precision of detected boxes, as defined by PASCAL VOC.
 
-The boxes of a class are visited in order of falling score, over all images. Each is compared with the object of its
+The boxes of a class are visited in order of descending score, over all images. Each is compared with the object of its
 image and class that it overlaps most. If the overlap exceeds the threshold, the first box of an object is correct and
 further ones are wrong; boxes of difficult objects are ignored. A box is (left, top, right, bottom) in pixels, with the
 area (right - left) * (bottom - top).
@@ -55,7 +55,7 @@ class Detections:
 
 @dataclass(frozen=True)
 class AveragePrecision:
-    """Average precision in [0, 1]. Classes without an object that counts are left out.
+    """Average precision in [0, 1]. Classes without a non-difficult object are left out.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class AveragePrecision:
     ap50, ap75 : float
         Mean over classes at the thresholds 0.50 and 0.75.
     eleven_points : bool
-        Whether precision is averaged over eleven recalls (VOC 2007) or over the whole curve.
+        Whether precision is averaged over eleven recall levels (VOC 2007) or over the whole curve.
     per_class : dict
         "ap", "ap50" and "ap75" of each class.
     """
@@ -141,7 +141,7 @@ def pairwise_iou(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _outcomes(detections: Sequence[Detections], ground_truth: Sequence[GroundTruth], label: int) -> np.ndarray:
-    """Return the outcome of each box of a class, by falling score, at each threshold: (boxes, thresholds)."""
+    """Return the outcome of each box of a class, by descending score, at each threshold: (boxes, thresholds)."""
     scores, outcomes = [], []
     for image, objects in zip(detections, ground_truth, strict=True):
         rows = np.flatnonzero(image.labels == label)
@@ -154,7 +154,7 @@ def _outcomes(detections: Sequence[Detections], ground_truth: Sequence[GroundTru
 
 
 def _image_outcomes(boxes: np.ndarray, objects: np.ndarray, difficult: np.ndarray) -> np.ndarray:
-    """Return the outcomes of the boxes of one image and class, which are sorted by falling score."""
+    """Return the outcomes of the boxes of one image and class, which are sorted by descending score."""
     outcomes = np.full((len(boxes), len(THRESHOLDS)), WRONG)
     if len(boxes) and len(objects):
         iou = pairwise_iou(boxes, objects)

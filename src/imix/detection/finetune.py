@@ -1,7 +1,7 @@
 """Fine-tunes an encoder end to end as an object detector, and detects objects in the test images.
 
-Sample order, learning rate and random numbers depend only on the seed and the step, so a resumed fine-tuning equals the
-uninterrupted one. Ranks share each global batch.
+Sample order, learning rate and random numbers depend only on the seed and the step, so resuming gives the result of an
+uninterrupted run. Each global batch is split across the ranks.
 """
 
 import copy
@@ -57,7 +57,7 @@ def finetune(
     device : torch.device
         Where to train.
     folder : Path, optional
-        Folder for the checkpoint detection.pt. If it already has one of the same fine-tuning, that is resumed. The
+        Folder for the checkpoint detection.pt. An existing checkpoint with the same settings is resumed. The
         checkpoint is removed at the end. By default none is written.
     bf16 : bool
         Train under bfloat16 autocast.
@@ -147,7 +147,7 @@ class FineTuning:
         self.monitor = TrainingMonitor(None, advice, hyperparameters.iterations)
 
     def batches(self, first_step: int, last_step: int) -> Iterator[list[Sample]]:
-        """Yield this rank's share of the batches of these steps; a batch may continue into the next epoch."""
+        """Yield this rank's part of the batch of each step; a batch may continue into the next epoch."""
         batch_size, n = self.hyperparameters.batch_size, len(self.images)
         local_size = batch_size // self.world_size
 
@@ -194,7 +194,7 @@ class FineTuning:
                     self.loss(self.model, step, samples)
 
     def detect(self, test: DetectionDataset, progress: bool) -> list[Detections]:
-        """Return the detections in each test image. Ranks share the images, and all get all detections."""
+        """Return the detections in each test image. Ranks split the images; each returns all detections."""
         images = test.images[self.rank :: self.world_size]
         progress_line = ProgressLine("detecting", len(images), "test images", always_show_ends=True)
         detections = []
@@ -230,7 +230,7 @@ class FineTuning:
         different = [name for name in identity if saved_identity.get(name) != identity[name]]
         if different:
             raise InputError(
-                f"{path} belongs to another fine-tuning (different: {', '.join(different)}); remove it to start over"
+                f"{path} was written with other settings (different: {', '.join(different)}); remove it to start over"
             )
         self.model.load_state_dict(state["learner"])
         self.optimizer.load_state_dict(state["optimizer"])

@@ -26,7 +26,7 @@ class Detection:
     max_size : int
         Largest size of the longer side.
     momentum, weight_decay : float
-        Of SGD. Batch normalization has no weight decay.
+        SGD momentum and weight decay. Batch normalization has no weight decay.
     regions : int
         Regions of each image that the box head is trained on.
     precise_bn : int
@@ -68,7 +68,7 @@ class Detection:
             if getattr(self, name) <= 0:
                 raise InputError(f"{name} must be above 0; got {getattr(self, name)}")
         if not self.min_sizes or min(self.min_sizes) <= 0:
-            raise InputError(f"min_sizes must be one or more sizes above 0; got {self.min_sizes}")
+            raise InputError(f"min_sizes must contain only sizes above 0, and at least one; got {self.min_sizes}")
 
 
 def lr_at(hyperparameters: Detection, step: int) -> float:

@@ -41,7 +41,7 @@ def faster_rcnn(
     """Build a detector that uses the layers of `resnet` itself, not copies of them.
 
     It takes a list of images (C, H, W) in [0, 1] and, in training, a list of {"boxes", "labels"} with labels from 1.
-    Images are standardized like the inputs of the ResNet. Their shorter side is resized to a random one of `min_size`
+    Images are standardized like the inputs of the ResNet. Their shorter side is resized to a randomly chosen `min_size`
     (in evaluation the last one), unless that makes the longer side exceed `max_size`. The box head is trained on
     `regions` regions of each image.
     """

@@ -28,10 +28,10 @@ VOC_CLASSES = (
 # fmt: on
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG")
-THREADS = 8  # that read annotations
+ANNOTATION_THREADS = 8  # threads that read annotation files
 PREFETCHED_IMAGES = 64
 
-Sample = tuple[Tensor, dict[str, Tensor]]  # image (C, H, W) in bytes, and its "boxes" and "labels"
+Sample = tuple[Tensor, dict[str, Tensor]]  # image (C, H, W), uint8, and its "boxes" and "labels"
 
 
 @dataclass(frozen=True)
@@ -109,11 +109,11 @@ def read_voc(root: str | Path) -> tuple[DetectionDataset, DetectionDataset]:
     class_names = VOC_CLASSES if names <= set(VOC_CLASSES) else tuple(sorted(names))
     if n_empty_boxes := sum(annotation.n_empty_boxes for annotation in (*train, *test)):
         print(f"{root}: ignored {n_empty_boxes} boxes without area", file=sys.stderr)
-    return _dataset(train, class_names), _dataset(test, class_names)
+    return _build_dataset(train, class_names), _build_dataset(test, class_names)
 
 
 def load_samples(images: Iterable[AnnotatedImage], mode: str, include_difficult: bool) -> Iterator[Sample]:
-    """Decode images, in order and ahead of use; `mode` is Pillow's "RGB" or "L"."""
+    """Decode images, in order, with prefetching; `mode` is Pillow's "RGB" or "L"."""
     return prefetch(lambda image: _load_sample(image, mode, include_difficult), images, PREFETCHED_IMAGES)
 
 
@@ -180,7 +180,7 @@ def _read_annotations(split_files: Sequence[Path]) -> list[_Annotation]:
         if not names:
             raise InputError(f"{path} lists no images")
         folder = path.parents[2]
-        with ThreadPoolExecutor(THREADS) as pool:
+        with ThreadPoolExecutor(ANNOTATION_THREADS) as pool:
             annotations += pool.map(lambda name, folder=folder: _read_annotation(folder, name), names)
     return annotations
 
@@ -225,7 +225,7 @@ def _read_number(path: Path, element: ElementTree.Element, tag: str) -> float:
     raise InputError(f"{path}: {tag} of an object must be a number; got {text!r}")
 
 
-def _dataset(annotations: Sequence[_Annotation], class_names: tuple[str, ...]) -> DetectionDataset:
+def _build_dataset(annotations: Sequence[_Annotation], class_names: tuple[str, ...]) -> DetectionDataset:
     """Convert class names to indices."""
     images = []
     for annotation in annotations:

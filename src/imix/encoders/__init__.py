@@ -33,7 +33,7 @@ def build(name: str, shape: Sequence[int], groups: Sequence[int] = ()) -> nn.Mod
     name : str
         One of
 
-        - "small": fits the shape. An MLP for rows (F,), convolutions for sequences (C, L) and images (C, H, W).
+        - "small": chosen by shape: an MLP for rows (F,), a CNN for sequences (C, L) and images (C, H, W).
         - "mlp": the paper's tabular network. "mlp:256-256-1024" sets the layer widths (the last one before maxout),
           "mlp:bn" adds batch normalization and ReLU after the column embedding.
         - "resnet18", "resnet34", "resnet50", "resnet101" or "resnet152": the stem is small for images up to 64 pixels

@@ -102,7 +102,7 @@ def as_reals(spectra: Tensor) -> Tensor:
     return torch.view_as_real(spectra).flatten(2) if spectra.is_complex() else spectra
 
 
-class Reals(nn.Module):
+class AsReals(nn.Module):
     """`as_reals` as a module: the form in which spectra are mixed."""
 
     def forward(self, spectra: Tensor) -> Tensor:

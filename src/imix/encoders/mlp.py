@@ -77,12 +77,12 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         if widths[-1] % maxout:
-            raise InputError(f"the last of widths must be a multiple of maxout={maxout}; got {widths[-1]}")
+            raise InputError(f"the last width must be a multiple of maxout={maxout}; got {widths[-1]}")
         if groups and sum(groups) != inputs:
             raise InputError(f"groups must sum to the number of inputs, {inputs}; got {tuple(groups)}")
         layers: list[nn.Module] = [nn.Flatten()]
         sizes = [inputs, *widths]
-        if len(groups) > 1 or activate_embedding:  # one linear layer before another adds nothing
+        if len(groups) > 1 or activate_embedding:  # two linear layers in a row are no better than one
             embedding = ColumnEmbedding(groups or [inputs])
             sizes[0] = embedding.width
             layers.append(embedding)

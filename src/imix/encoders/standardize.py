@@ -47,14 +47,14 @@ class Standardize(nn.Module):
         """Fit from a histogram of the bytes: exact, and without a float copy of the images."""
         value = torch.arange(256, device=x.device, dtype=torch.float64) / 255
         for channel, pixels in enumerate(x.unbind(1)):
-            share = torch.bincount(pixels.flatten(), minlength=256) / pixels.numel()
-            mean = (share * value).sum()
-            std = (share * (value - mean) ** 2).sum().sqrt()
+            frequency = torch.bincount(pixels.flatten(), minlength=256) / pixels.numel()
+            mean = (frequency * value).sum()
+            std = (frequency * (value - mean) ** 2).sum().sqrt()
             self.mean[channel], self.std[channel] = mean, torch.where(std > 1e-6, std, 1.0)
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        """Standardize samples (N, C, ...) of any numeric dtype; bytes are first scaled to 0..1."""
+        """Standardize samples (N, C, ...) of any numeric dtype; uint8 is first scaled to [0, 1]."""
         x = to_float(x).to(self.mean.dtype)
         return (x - self._per_channel(self.mean, x)) / self._per_channel(self.std, x)
 

@@ -66,7 +66,7 @@ def evaluate(
         - "knn": k nearest neighbors by cosine similarity
         - "pinv": least-squares classifier, by the pseudoinverse
         - "fed": Fréchet distance between the features of training and test samples; needs no labels
-        - "detection": fine-tunes an object detector; needs ``data="voc"`` and a `data_dir` in the format of Pascal VOC
+        - "detection": fine-tunes an object detector; needs ``data="voc"`` and a `data_dir` in PASCAL VOC format
           (see `imix.detection`)
     labels : array of shape (N,), optional
         Labels, if `data` is an array.
@@ -132,7 +132,7 @@ def evaluate(
         train_features = EncodedSource(encoder, dataset.train, torch_device, augment, bf16)
         test_features = EncodedSource(encoder, dataset.test, torch_device, bf16=bf16)
         metrics, used, details = _measure(
-            protocol, train_features, test_features, dataset.classes, hyperparameters, seed
+            protocol, train_features, test_features, dataset.n_classes, hyperparameters, seed
         )
     confusion = details.pop("confusion", [])
     if needs_labels:
@@ -156,19 +156,19 @@ def evaluate(
 
 
 def _measure(
-    protocol: str, train: EncodedSource, test: EncodedSource, classes: int, hyperparameters: Any, seed: int
+    protocol: str, train: EncodedSource, test: EncodedSource, n_classes: int, hyperparameters: Any, seed: int
 ) -> tuple[dict[str, float], dict[str, Any], dict[str, Any]]:
     """Return the metrics of a protocol, the hyperparameters that were used, and further details."""
     if protocol == "fed":
         return {"distance": fed(train, test)}, {}, {}
     if protocol == "linear":
         hyperparameters = hyperparameters or Linear(seed=seed)
-        details = asdict(linear(train, test, classes, hyperparameters))
+        details = asdict(linear(train, test, n_classes, hyperparameters))
         metrics = {name: details.pop(name) for name in ("accuracy", "train_accuracy", "paper_accuracy")}
         return metrics, asdict(hyperparameters), details
     classifier, default = (knn, KNN()) if protocol == "knn" else (pinv, PInv())
     hyperparameters = hyperparameters or default
-    return {"accuracy": classifier(train, test, classes, hyperparameters)}, asdict(hyperparameters), {}
+    return {"accuracy": classifier(train, test, n_classes, hyperparameters)}, asdict(hyperparameters), {}
 
 
 def _detection(run: Run, data: Any, data_dir: str | None, device: str, hyperparameters: Any, seed: int) -> Result:
@@ -177,7 +177,7 @@ def _detection(run: Run, data: Any, data_dir: str | None, device: str, hyperpara
 
     if data not in (None, "voc") or data_dir is None:
         raise InputError(
-            "detection needs data='voc' and data_dir=FOLDER, a folder with VOC2007 or other images in its format"
+            "detection needs data='voc' and data_dir=FOLDER, a folder in PASCAL VOC format (VOC2007 or similar)"
         )
     _check_hyperparameters("detection", hyperparameters, Detection)
     return detect(run, data_dir, hyperparameters or Detection(seed=seed), device)
@@ -205,7 +205,7 @@ def _restandardized(encoder: nn.Sequential, data: Data) -> nn.Sequential:
     encoder = copy.deepcopy(encoder)
     if not isinstance(encoder[0], Standardize) or not isinstance(data.train, TensorSource):
         raise InputError(
-            f"restandardize=True needs a run with standardized inputs and data in memory; {data.name} does not fit"
+            f"restandardize=True needs a run that standardizes its inputs, and data in memory; got {data.name}"
         )
     encoder[0].fit(data.train.inputs)
     return encoder

@@ -1,4 +1,4 @@
-"""`imix.transfer`: evaluates runs on other data sets, as a table (tables 4a, C.1 and C.2 of the paper)."""
+"""`imix.transfer`: evaluates runs on other data sets and returns a table (tables 4a, C.1 and C.2 of the paper)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -74,9 +74,9 @@ def format_table(names: Sequence[str], data: Sequence[str], results: Sequence[Se
     """Format results as a text table, with one line per run and one column per data set."""
     headers = [Path(name).name for name in data]
     widths = [max(len(header), 12) + 2 for header in headers]
-    first = max(len(name) for name in names) + 2
-    lines = [" " * first + "".join(f"{header:>{width}}" for header, width in zip(headers, widths, strict=True))]
+    name_width = max(len(name) for name in names) + 2
+    lines = [" " * name_width + "".join(f"{header:>{width}}" for header, width in zip(headers, widths, strict=True))]
     for name, row in zip(names, results, strict=True):
         cells = "".join(f"{result.formatted:>{width}}" for result, width in zip(row, widths, strict=True))
-        lines.append(f"{name:<{first}}{cells}")
+        lines.append(f"{name:<{name_width}}{cells}")
     return "\n".join(lines)

@@ -30,7 +30,7 @@ class BYOL(MomentumMethod):
     width : int, optional
         The feature dimension F. By default it is read from the encoder.
     symmetric : bool
-        Whether each view gives anchors and keys, at twice the cost. By default view 1 gives the anchors and view 2
+        Use both views as anchors and as keys, at twice the cost. By default view 1 provides the anchors and view 2
         the keys, as in the paper.
 
     Examples

@@ -30,7 +30,7 @@ class Method(nn.Module):
 
     n_views = 2  # views of each sample that `forward` takes
     supervised = False  # whether `forward` takes labels after the views
-    min_batch_size = 1  # smallest global batch (all ranks together) that has anything to contrast
+    min_batch_size = 1  # smallest global batch (over all ranks) that contains negatives
 
     def __init__(self, encoder: nn.Module, mix: MixOperator | None = None, width: int | None = None) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Method(nn.Module):
         self.width = width
 
     def check_views(self, *views: Batch) -> None:
-        """Raise an error if the views differ in size or are too few samples to contrast."""
+        """Raise an error if the views differ in size or the batch is too small."""
         n = checked_size(*views) * world_size()
         if n < self.min_batch_size:
             raise InputError(f"{type(self).__name__} needs a batch size of at least {self.min_batch_size}; got {n}")
@@ -64,7 +64,7 @@ class Method(nn.Module):
         return result
 
     def update(self) -> None:
-        """Update moving averages and queues. Call it after every optimizer step; some methods have nothing to do."""
+        """Update moving averages and queues, if the method has any. Call it after every optimizer step."""
 
     def chance_loss(self, batch_size: int) -> float | None:
         """Return the loss of a collapsed encoder for this global batch size, or None if it is not a fixed number."""

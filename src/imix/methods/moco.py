@@ -39,7 +39,7 @@ class MoCo(MomentumMethod):
     width : int, optional
         The feature dimension F. By default it is read from the encoder.
     symmetric : bool
-        Whether each view gives anchors and keys, at twice the cost. By default view 1 gives the anchors and view 2
+        Use both views as anchors and as keys, at twice the cost. By default view 1 provides the anchors and view 2
         the keys, as in the paper.
 
     Examples
@@ -89,7 +89,7 @@ class MoCo(MomentumMethod):
         return torch.stack(direction_losses).mean()
 
     def update(self) -> None:
-        """Update the momentum encoder and replace the oldest keys of the queue by the waiting ones."""
+        """Update the momentum encoder and replace the oldest keys of the queue with the pending ones."""
         super().update()
         for keys in self.pending_keys:
             self._enqueue(F.normalize(keys.to(self.queue.dtype), dim=1))

@@ -20,7 +20,7 @@ class MomentumMethod(ProjectionMethod):
 
     Only parameters are averaged. The key network runs in training mode and keeps its own batch-normalization
     statistics, as in the authors' code. Keys have no gradient. With several ranks and batch normalization that is not
-    synchronized, the samples are shuffled over the ranks before the keys are computed (shuffle-BN).
+    synchronized, the samples are shuffled across ranks before the keys are computed (shuffle-BN).
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class MomentumMethod(ProjectionMethod):
     width : int, optional
         The feature dimension F. By default it is read from the encoder.
     symmetric : bool
-        Whether each view gives anchors and keys, at twice the cost. By default view 1 gives the anchors and view 2
+        Use both views as anchors and as keys, at twice the cost. By default view 1 provides the anchors and view 2
         the keys, as in the paper.
     """
 

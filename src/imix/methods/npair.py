@@ -13,7 +13,7 @@ from imix.runtime.distributed import gather_rows, row_offset
 class NPair(InBatchMethod):
     """N-pair contrastive learning, with i-Mix if `mix` is given (Algorithm 1 of the paper).
 
-    View 1 is mixed and gives the anchors. View 2 stays clean and gives the keys.
+    View 1 is mixed and provides the anchors. View 2 is not mixed and provides the keys.
 
     Parameters
     ----------

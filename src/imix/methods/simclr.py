@@ -14,7 +14,7 @@ from imix.runtime.distributed import gather_rows, row_offset
 class SimCLR(InBatchMethod):
     """SimCLR, with i-Mix if `mix` is given (appendix A.1 of the paper).
 
-    i-Mix doubles the cost: the network encodes the mixed anchors and the clean keys.
+    i-Mix doubles the cost: the network encodes the mixed anchors and the unmixed keys.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class SimCLR(InBatchMethod):
         return losses.simclr(q, keys, mix, temperature=self.temperature, offset=row_offset(len(k)))
 
     def anchors_and_keys(self, view_1: Batch, view_2: Batch) -> tuple[Tensor, Tensor, Mix | None]:
-        """Return mixed anchors (2N, dim), clean keys (2N, dim) and the virtual labels."""
+        """Return mixed anchors (2N, dim), unmixed keys (2N, dim) and the virtual labels."""
         self.check_views(view_1, view_2)
         views = concatenate([view_1, view_2])  # 2N samples
         anchors, mix = self.apply_mix(views)

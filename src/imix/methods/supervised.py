@@ -19,14 +19,14 @@ class Supervised(Method):
         Maps a batch of N samples to features of shape (N, F).
     mix : MixOperator, optional
         Mixing operator, for example `imix.MixUp()`. None trains without mixing.
-    classes : int
+    n_classes : int
         Number of classes C.
     width : int, optional
         The feature dimension F. By default it is read from the encoder.
 
     Examples
     --------
-    >>> learner = Supervised(imix.encoders.build("small", (20,)), mix=imix.MixUp(), classes=4)
+    >>> learner = Supervised(imix.encoders.build("small", (20,)), mix=imix.MixUp(), n_classes=4)
     >>> learner(torch.randn(16, 20), torch.arange(16) % 4).shape
     torch.Size([])
     """
@@ -35,10 +35,10 @@ class Supervised(Method):
     supervised = True
 
     def __init__(
-        self, encoder: nn.Module, mix: MixOperator | None = None, *, classes: int, width: int | None = None
+        self, encoder: nn.Module, mix: MixOperator | None = None, *, n_classes: int, width: int | None = None
     ) -> None:
         super().__init__(encoder, mix, width)
-        self.classifier = nn.Linear(self.width, classes)
+        self.classifier = nn.Linear(self.width, n_classes)
 
     def forward(self, view: Batch, labels: Tensor) -> Tensor:
         """Return the loss of one view of a batch of N samples with labels (N,)."""
@@ -46,7 +46,7 @@ class Supervised(Method):
         labels = class_labels(labels, size(view)).long()
         x, mix = self.apply_mix(view)
         logits = self.classifier(self.encoder(x))  # (N, C)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # also under autocast
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # even under autocast
         if mix is None:
             return F.cross_entropy(logits, labels)
         label_pairs = torch.stack([labels, labels[mix.partner]], 1)  # (N, 2)

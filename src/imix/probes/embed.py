@@ -95,10 +95,10 @@ def embed(
 
 
 def _sample_columns(dataset: Data, sources: Mapping[str, Source]) -> dict[str, np.ndarray]:
-    """Return the columns `file`, `split` and `label`, as far as the data has them."""
+    """Return the columns `file`, `split` and `label`, if the data has them."""
     columns = {}
-    if dataset.names:
-        columns["file"] = np.array([_printable(name) for name in dataset.names])
+    if dataset.sample_names:
+        columns["file"] = np.array([_printable(name) for name in dataset.sample_names])
     if len(sources) > 1:
         columns["split"] = np.repeat(list(sources), [len(source) for source in sources.values()])
     labels = [source.labels.cpu() for source in sources.values() if source.labels is not None]
@@ -116,8 +116,8 @@ def _read_columns(data: Any, dataset: Data, names: Sequence[str], to_csv: bool) 
     reserved = [name for name in names if re.fullmatch(r"f\d+|split|file|label", name)]
     if reserved:
         raise InputError(f"keep={reserved[0]!r} is the name of a column that embed writes; rename it in the table")
-    parts = [pa.table({name: frame.column(name) for name in names}) for frame in source_frames(data, dataset, names)]
-    table = pa.concat_tables(parts, promote_options="permissive")
+    tables = [pa.table({name: frame.column(name) for name in names}) for frame in source_frames(data, dataset, names)]
+    table = pa.concat_tables(tables, promote_options="permissive")
     for field in table.schema:
         if to_csv and pa.types.is_nested(field.type):
             raise InputError(f"column {field.name!r} holds lists or structs, which .csv cannot store; use .parquet")

@@ -14,11 +14,11 @@ from imix.errors import InputError
 from imix.progress import ProgressLine
 
 BATCH_SIZE = 1024  # samples encoded at a time
-MAX_SCORES = 1 << 26  # class scores held in memory at a time, over all samples of a chunk
+MAX_SCORES = 1 << 26  # maximum number of class scores of a chunk of samples, to bound memory
 
 
 class EncodedSource:
-    """A source seen through a frozen encoder: iterates over (features (n, F), labels (n,) or None) in order.
+    """The features of a source: iterates over batches (features (n, F), labels (n,) or None) in order.
 
     With `augment`, every iteration encodes a new view of each sample. With `bf16`, the encoder runs under autocast.
     """
@@ -59,7 +59,7 @@ class EncodedSource:
         """Raise InputError for features that cannot be evaluated."""
         shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
         if len(shape) != 2 or shape[0] != n:
-            raise InputError(f"the encoder must return features (N, F), one row per sample; for N={n} it gave {shape}")
+            raise InputError(f"the encoder must return features (N, F), one row per sample; got {shape} for N={n}")
         # With augmentation this would run in every epoch, and each check waits for the GPU.
         if self.augment is None and not features.isfinite().all():
             raise InputError("the encoder returns features that are not finite; try a lower learning rate in training")
@@ -84,7 +84,7 @@ def in_chunks(
         yield from zip(features.split(chunk_size), labels.split(chunk_size), strict=True)
 
 
-def check_memory(required: int, device: torch.device, classes: int, task: str) -> None:
+def check_memory(required: int, device: torch.device, n_classes: int, task: str) -> None:
     """Raise InputError if a task needs more bytes than the device has, before it runs out of memory."""
     if device.type == "cuda":
         available = torch.cuda.mem_get_info(device)[1]
@@ -92,6 +92,6 @@ def check_memory(required: int, device: torch.device, classes: int, task: str) -
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if required > available:
         raise InputError(
-            f"{task} of {classes:,} classes would take {required / 1e9:,.0f} GB of memory, but the device has "
-            f"{available / 1e9:,.0f} GB; try protocol 'knn', which needs little"
+            f"{task} of {n_classes:,} classes would take {required / 1e9:,.0f} GB of memory, but the device has "
+            f"{available / 1e9:,.0f} GB; try protocol 'knn', which needs less memory"
         )

@@ -24,8 +24,8 @@ def with_test_split(data: Data, seed: int, labeled: bool = True) -> tuple[Data, 
         test_name = data.settings.test or f"the test samples of {data.name}"
         test = None if data.test is None else _labeled(data.test, test_name, data)
         data = replace(data, train=train, test=test)
-        if data.classes < 2:
-            raise InputError(f"all samples of {data.name} are of one class; evaluation needs at least two classes")
+        if data.n_classes < 2:
+            raise InputError(f"all samples of {data.name} have the same class; evaluation needs at least two classes")
     unlabeled = n_samples - len(data.train) - len(data.test or ())
     if data.test is not None:
         return data, Split(len(data.train), len(data.test), test_file=data.settings.test, unlabeled=unlabeled)
@@ -63,11 +63,11 @@ def majority_accuracy(data: Data) -> float:
 
 
 def _labeled(source: Source, name: str, data: Data) -> Source:
-    """Return the samples that have a label; InputError if there are none."""
+    """Return the samples that have a label; raise InputError if there are none."""
     if source.labels is None:
         if data.table is not None:
             hint = "name the label column in pretraining (--label NAME), or here if it was not an input of the run"
-        elif data.names:
+        elif data.sample_names:
             hint = "put the files of each class into their own subfolder"
         else:
             hint = "pass labels=... together with the samples"

@@ -31,15 +31,15 @@ class KNN:
             raise InputError(f"temperature must be above 0; got {self.temperature!r}")
 
 
-def knn(train: EncodedSource, test: EncodedSource, classes: int, protocol: KNN = KNN()) -> float:
+def knn(train: EncodedSource, test: EncodedSource, n_classes: int, hyperparameters: KNN = KNN()) -> float:
     """Return the test accuracy of the weighted vote of the nearest training samples."""
     bank, bank_labels = F.normalize(train.features().float(), dim=1), train.labels()
-    k = min(protocol.k, len(bank))
+    k = min(hyperparameters.k, len(bank))
     correct = 0
-    for features, labels in in_chunks(test, classes):
+    for features, labels in in_chunks(test, n_classes):
         nearest = (F.normalize(features.float(), dim=1) @ bank.T).topk(k, dim=1)
-        weight = ((nearest.values - 1) / protocol.temperature).exp()
-        votes = torch.zeros(len(features), classes, device=bank.device)
+        weight = ((nearest.values - 1) / hyperparameters.temperature).exp()
+        votes = torch.zeros(len(features), n_classes, device=bank.device)
         votes.scatter_add_(1, bank_labels[nearest.indices], weight)
         correct += int((votes.argmax(1) == labels).sum())
     return correct / len(test)

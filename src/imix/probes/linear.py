@@ -27,7 +27,7 @@ class Linear:
     lrs : tuple of float
         Learning rates to try. One classifier is trained for each.
     epochs, batch_size : int
-        Length of the training and size of its batches.
+        Number of epochs and batch size.
     milestones : tuple of int
         Epochs after which the learning rate is multiplied by `decay`.
     decay, momentum : float
@@ -79,27 +79,30 @@ class LinearAccuracy:
     confusion: list[list[int]]  # counts by true class (rows) and predicted class; empty if there are too many classes
 
 
-def linear(train: EncodedSource, test: EncodedSource, classes: int, protocol: Linear = Linear()) -> LinearAccuracy:
+def linear(
+    train: EncodedSource, test: EncodedSource, n_classes: int, hyperparameters: Linear = Linear()
+) -> LinearAccuracy:
     """Train linear classifiers on features of `train` and evaluate them on `test`.
 
     If `train` has an augmentation, every epoch sees a new view of each sample.
     """
     labels = train.labels()
-    kept, held_out = stratified_split(labels, protocol.held_out, protocol.seed)
-    # One set of classifiers to choose the learning rate, trained without the held-out samples, and the final ones.
-    on_kept, on_all = LinearClassifiers(classes, protocol), LinearClassifiers(classes, protocol)
+    kept, held_out = stratified_split(labels, hyperparameters.held_out, hyperparameters.seed)
+    # The first classifiers, trained without the held-out samples, choose the learning rate; the second are final.
+    on_kept, on_all = LinearClassifiers(n_classes, hyperparameters), LinearClassifiers(n_classes, hyperparameters)
     with isolated_rng(train.device):
-        progress = ProgressLine("linear evaluation", protocol.epochs, "epochs")
-        for epoch in range(protocol.epochs):
+        progress = ProgressLine("linear evaluation", hyperparameters.epochs, "epochs")
+        for epoch in range(hyperparameters.epochs):
             progress(epoch)
             if epoch == 0 or train.augment is not None:
-                seed_all(protocol.seed, epoch)
+                seed_all(hyperparameters.seed, epoch)
                 features = train.features().float()
                 features_kept = features[kept]
                 if epoch == 0:
                     # Weights, velocities and the logits of a batch, for both sets of classifiers.
-                    n_values = len(protocol.lrs) * classes * 4 * (features.shape[1] + protocol.batch_size)
-                    check_memory(4 * n_values, train.device, classes, "linear evaluation")
+                    n_inputs = features.shape[1] + hyperparameters.batch_size
+                    n_values = len(hyperparameters.lrs) * n_classes * 4 * n_inputs
+                    check_memory(4 * n_values, train.device, n_classes, "linear evaluation")
             on_kept.train_epoch(features_kept, labels[kept], epoch)
             on_all.train_epoch(features, labels, epoch)
     plain_features = features if train.augment is None else train.without_augment().features()
@@ -108,11 +111,11 @@ def linear(train: EncodedSource, test: EncodedSource, classes: int, protocol: Li
     best_on_test = int(test_accuracies.argmax())
     return LinearAccuracy(
         float(test_accuracies[best]),
-        protocol.lrs[best],
+        hyperparameters.lrs[best],
         float(on_all.accuracies([(plain_features, labels)])[best]),
         float(test_accuracies[best_on_test]),
-        protocol.lrs[best_on_test],
-        dict(zip(protocol.lrs, test_accuracies.tolist(), strict=True)),
+        hyperparameters.lrs[best_on_test],
+        dict(zip(hyperparameters.lrs, test_accuracies.tolist(), strict=True)),
         confusion.tolist(),
     )
 
@@ -123,27 +126,27 @@ class LinearClassifiers:
     weight: Tensor
     bias: Tensor
 
-    def __init__(self, classes: int, protocol: Linear) -> None:
-        self.classes, self.protocol = classes, protocol
-        self.generator = torch.Generator().manual_seed(protocol.seed)
+    def __init__(self, n_classes: int, hyperparameters: Linear) -> None:
+        self.n_classes, self.hyperparameters = n_classes, hyperparameters
+        self.generator = torch.Generator().manual_seed(hyperparameters.seed)
         self.velocities: tuple[Tensor, Tensor] | None = None
         self.full_batch_step: Callable[[Tensor, Tensor, Tensor], Tensor] = self._step  # on a GPU a CUDA graph
 
     def train_epoch(self, features: Tensor, labels: Tensor, epoch: int) -> None:
         """Train for one epoch on features (n, F) and labels (n,)."""
-        protocol, n_lrs = self.protocol, len(self.protocol.lrs)
+        hyperparameters, n_lrs = self.hyperparameters, len(self.hyperparameters.lrs)
         if self.velocities is None:
-            weight = 0.01 * torch.randn(features.shape[1], 1, self.classes, generator=self.generator)
+            weight = 0.01 * torch.randn(features.shape[1], 1, self.n_classes, generator=self.generator)
             self.weight = weight.repeat(1, n_lrs, 1).to(features.device)
-            self.bias = torch.zeros(n_lrs, self.classes, device=features.device)
+            self.bias = torch.zeros(n_lrs, self.n_classes, device=features.device)
             self.velocities = torch.zeros_like(self.weight), torch.zeros_like(self.bias)
             if features.is_cuda:
                 self.full_batch_step = CudaGraph(self._step, features.device)
-        decay = protocol.decay ** sum(epoch >= milestone for milestone in protocol.milestones)
-        lr = decay * torch.tensor(protocol.lrs, device=features.device)[:, None]
+        decay = hyperparameters.decay ** sum(epoch >= milestone for milestone in hyperparameters.milestones)
+        lr = decay * torch.tensor(hyperparameters.lrs, device=features.device)[:, None]
         order = torch.randperm(len(features), generator=self.generator).to(features.device)
-        for rows in order.split(protocol.batch_size):
-            step = self.full_batch_step if len(rows) == protocol.batch_size else self._step
+        for rows in order.split(hyperparameters.batch_size):
+            step = self.full_batch_step if len(rows) == hyperparameters.batch_size else self._step
             step(features[rows], labels[rows], lr)
 
     def _step(self, x: Tensor, labels: Tensor, lr: Tensor) -> Tensor:
@@ -156,8 +159,8 @@ class LinearClassifiers:
         gradient.scatter_add_(2, index, gradient.new_full(index.shape, -1.0))
         gradient /= len(x)
         weight_velocity, bias_velocity = self.velocities
-        weight_velocity.mul_(self.protocol.momentum).add_((x.T @ gradient.flatten(1)).view_as(self.weight))
-        bias_velocity.mul_(self.protocol.momentum).add_(gradient.sum(0))
+        weight_velocity.mul_(self.hyperparameters.momentum).add_((x.T @ gradient.flatten(1)).view_as(self.weight))
+        bias_velocity.mul_(self.hyperparameters.momentum).add_(gradient.sum(0))
         self.weight -= lr * weight_velocity
         self.bias -= lr * bias_velocity
         return logits
@@ -176,7 +179,7 @@ class LinearClassifiers:
         The confusion matrix is empty, (0, 0), if there are more than MAX_CONFUSION_CLASSES classes.
         """
         correct, n = torch.zeros(len(self.bias), device=self.bias.device, dtype=torch.float64), 0
-        size = self.classes if self.classes <= MAX_CONFUSION_CLASSES else 0
+        size = self.n_classes if self.n_classes <= MAX_CONFUSION_CLASSES else 0
         confusion = torch.zeros(size**2, device=self.bias.device, dtype=torch.long)
         for features, labels in in_chunks(batches, self.bias.numel()):
             logits = self.logits(features.float())

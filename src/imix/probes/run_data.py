@@ -18,7 +18,7 @@ from imix.errors import InputError
 from imix.run import Run
 from imix.settings import DataSettings
 
-MAX_DEVIATION = 100  # standard deviations from the mean that pixels in the right unit cannot exceed
+MAX_DEVIATION = 100  # pixels more standard deviations above the mean than this have the wrong scale
 
 
 def load_for_run(
@@ -31,7 +31,7 @@ def load_for_run(
     test: str | None = None,
     data_dir: str | None = None,
 ) -> Data:
-    """Load all of `data` with the run's data options, overridden by the arguments; InputError if it does not fit."""
+    """Load all of `data` with the run's data options, overridden by the arguments; raise InputError on a mismatch."""
     if isinstance(data, str) and data == run.config.data.name == IN_MEMORY_NAME:
         raise InputError(
             "the run was trained on in-memory data, which is not stored; pass data=... again, with labels=... or as "
@@ -50,7 +50,7 @@ def load_for_run(
         data_settings = replace(data_settings, columns=kept)
     dataset = load(data, data_settings, labels=labels, table=run.table, strict=False)
     if dataset.table is not None and run.table is None:
-        raise InputError(f"the run was trained on arrays without gaps, but {dataset.name} is a table or has gaps")
+        raise InputError(f"the run was trained on arrays, but {dataset.name} is a table or has missing values")
     shape = run.config.architecture.shape
     if shape is not None and dataset.train.shape != shape:
         raise InputError(f"the run was trained on samples of shape {shape}; {dataset.name} has {dataset.train.shape}")
@@ -80,12 +80,12 @@ def source_frames(data: Any, dataset: Data, names: Sequence[str]) -> list[Frame]
 
 
 def is_same_data(data: str | Path, name: str) -> bool:
-    """Return whether `data`, a name or a path in any spelling, is the data that a run calls `name`."""
+    """Return whether `data`, a name or a (relative) path, is the data that a run calls `name`."""
     return name != IN_MEMORY_NAME and (str(data) == name or os.path.realpath(data) == os.path.realpath(name))
 
 
 def _settings_for(run: Run, data: Any, has_labels: bool) -> DataSettings:
-    """Return the run's data options as far as they apply to `data`."""
+    """Return the run's data options that apply to `data`."""
     if isinstance(data, Data):
         data_settings = data.settings  # already loaded
     else:
@@ -96,12 +96,12 @@ def _settings_for(run: Run, data: Any, has_labels: bool) -> DataSettings:
 
 
 def _check_pixel_range(run: Run, data: Data) -> None:
-    """Raise InputError for float images in 0..255 if the run was trained on 0..1."""
+    """Raise InputError for float images in [0, 255] if the run was trained on images in [0, 1]."""
     preprocess = run.encoder[0]
     if not isinstance(preprocess, Standardize) or len(data.train.shape or ()) != 3:
         return
     largest = float(to_float(data.train.sample(64)).max())
     if largest > float((preprocess.mean + MAX_DEVIATION * preprocess.std).max()):
         raise InputError(
-            f"{data.name} has values up to {largest:g}, far outside the run's range; pixels must be bytes or in 0..1"
+            f"{data.name} has values up to {largest:g}, far outside the run's range; pixels must be uint8 or in [0, 1]"
         )

@@ -8,7 +8,7 @@ from imix.reports.groups import INPUTS_SUFFIX, RunGroup
 
 
 def split_baselines(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], list[RunGroup]]:
-    """Move the baselines on which all groups of a column agree from the groups to separate rows.
+    """Move baselines that are the same for all groups of a column to separate rows.
 
     If the groups disagree on a result of the inputs (they may have used different columns of a table), or if one of
     them lacks it, each group keeps its own result in an extra column.

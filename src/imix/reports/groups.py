@@ -42,7 +42,7 @@ class RunGroup:
     >>> from imix.reports import RunGroup
     >>> split = Split(train=1297, test=500)
     >>> results = [Result("knn", "digits", {"accuracy": accuracy}, {}, split) for accuracy in (0.94, 0.96)]
-    >>> RunGroup("N-pair", [], {"knn": results}).shown("knn")
+    >>> RunGroup("N-pair", [], {"knn": results}).formatted("knn")
     '95.0 ± 1.4'
     """
 
@@ -50,7 +50,7 @@ class RunGroup:
     runs: list[Run]
     results: dict[str, list[Result]] = field(default_factory=dict)
 
-    def shown(self, column: str) -> str:
+    def formatted(self, column: str) -> str:
         """Mean ± standard deviation over the runs: percent, or units of 0.0001 for distances."""
         values = [result.scaled for result in self.results.get(column, [])]
         if not values:
@@ -90,7 +90,7 @@ def _short_paths(paths: Iterable[str]) -> dict[str, str]:
 def _distinguishing_settings(
     description: dict[str, Any], same_name: Sequence[dict[str, Any]], paths: Mapping[str, str]
 ) -> list[str]:
-    """The settings in which a group differs from the others of the same method and mixing, formatted."""
+    """Format the settings in which a group differs from the others with the same method and mixing."""
     differing = [name for name in differences(same_name) if name not in ("method", "mix", "input_mix")]
     chosen = [name for name in differing if name not in DERIVED_SETTINGS] or differing
     shortened = {name: paths[description[name]] for name in ("data", "test") if description.get(name)}
@@ -232,6 +232,6 @@ def evaluate_if_needed(run: Run) -> None:
             print(evaluate(run, protocol=protocol), file=sys.stderr, flush=True)
     except InputError as error:
         print(
-            f"{run.path} was not evaluated: {error}. The report includes results of imix evaluate, if you run it first",
+            f"{run.path} was not evaluated: {error}. To include results, run imix evaluate first",
             file=sys.stderr,
         )

@@ -19,7 +19,7 @@ from imix.reports.figure import figure_file, require_matplotlib
 from imix.reports.samples import SampleSelection, select_samples
 from imix.run import Run, as_run
 
-# Twelve colors that can be told apart on white and on black; they repeat if there are more classes.
+# Twelve colors that are distinguishable on white and on black; they repeat if there are more classes.
 CLASS_COLORS = (
     *("#4e79a7", "#f28e2b", "#e15759", "#76b7b2", "#59a14f", "#edc948"),
     *("#b07aa1", "#ff9da7", "#9c755f", "#2f4b7c", "#d37295", "#a0cbe8"),
@@ -68,7 +68,7 @@ def draw_map(
     label : str, optional
         Column of a table that colors the map; it may be one of the run's input columns. By default the run's label.
     columns : dict of str to str, optional
-        Columns of a table that the run has not seen and that are ignored, such as {"id": "drop"}.
+        Columns of a table to ignore because the run was trained without them, such as {"id": "drop"}.
     data_dir : str, optional
         Folder with the files of a named data set.
     device : str
@@ -125,9 +125,9 @@ def _rows_of_classes(data: Data, selection: SampleSelection, classes: Sequence[s
     labels = selection.source.labels
     if labels is None:
         raise InputError(f"cannot select classes: the {selection.split} samples of {data.name} have no labels")
-    if unknown := [name for name in classes if name not in data.shown_classes]:
-        raise InputError(f"unknown class {unknown[0]!r}; choose from {', '.join(data.shown_classes)}")
-    numbers = torch.tensor([data.shown_classes.index(name) for name in classes])
+    if unknown := [name for name in classes if name not in data.display_names]:
+        raise InputError(f"unknown class {unknown[0]!r}; choose from {', '.join(data.display_names)}")
+    numbers = torch.tensor([data.display_names.index(name) for name in classes])
     order = np.random.default_rng(0).permutation(selection.rows)
     return order[torch.isin(labels.cpu()[torch.from_numpy(order)], numbers).numpy()]
 

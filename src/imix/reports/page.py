@@ -29,7 +29,7 @@ from imix.run import Run, as_run
 
 CURVES = {  # metric -> title of its plot
     "loss": "Training loss",
-    "knn": "k-NN accuracy",
+    "knn": "kNN accuracy",
     "batch_1nn": "Nearest neighbor has the same class (in batch)",
     "effective_rank": "Effective rank of the features",
     "alignment": "Alignment (lower: views of a sample are closer)",
@@ -127,7 +127,7 @@ def _results_table(groups: list[RunGroup], baselines: list[RunGroup]) -> str:
         for column in columns:
             highlighted = len(means[column]) > 1 and group not in baselines and _mean(group, column) == best[column]
             attribute = ' class="best"' if highlighted else ""
-            cells += f"<td{attribute}>{group.shown(column)}</td>"
+            cells += f"<td{attribute}>{group.formatted(column)}</td>"
         rows += f"<tr><th>{html.escape(group.name)}</th>{cells}</tr>"
     units = [f"{html.escape(name)} ({'10<sup>−4</sup>' if name in distances else '%'})" for name in columns]
     head = "".join(f"<th>{unit}</th>" for unit in units)
@@ -135,7 +135,7 @@ def _results_table(groups: list[RunGroup], baselines: list[RunGroup]) -> str:
 
 
 def _legend(groups: list[RunGroup]) -> str:
-    """What the numbers in the results table mean."""
+    """Explain the numbers in the results table."""
     results = [result for group in groups for column in group.results.values() for result in column]
     protocols = dict.fromkeys(result.protocol for result in results if result.protocol in PROTOCOLS)
     meanings = [f"<b>{protocol}</b>: {PROTOCOLS[protocol]}." for protocol in protocols]
@@ -227,7 +227,7 @@ def _maps(groups: list[RunGroup], max_samples: int) -> tuple[list[dict[str, Any]
             print(f"no embedding map of {group.name}: {error}", file=sys.stderr)
             continue
         selection = select_samples(data, max_samples)
-        settings = replace(data.settings, standardize="train")  # not visible in samples, except in a table's numbers
+        settings = replace(data.settings, standardize="train")  # affects only the numbers shown for a table
         identity = repr((name, settings, run.table, selection.split, len(selection.source)))
         key = keys.setdefault(identity, f"{len(samples) + 1}: {name}" if name in samples else name)
         if key not in samples:

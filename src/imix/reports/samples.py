@@ -1,4 +1,4 @@
-"""What the embedding map of a report shows of each sample: name, class, thumbnail, audio or table row."""
+"""What a report's embedding map shows for each sample: name, class, thumbnail, audio or table row."""
 
 import base64
 import io
@@ -20,7 +20,7 @@ from imix.run import Run
 THUMBNAIL_SIZE = 48  # largest side, in pixels
 MAX_THUMBNAILS = 20_000
 MAX_AUDIO_CLIPS = 600
-MAX_COLUMNS = 24  # values shown of a table row
+MAX_COLUMNS = 24  # maximum number of table columns to show
 CHUNK_SIZE = 256  # samples that are scaled down at once
 
 
@@ -54,9 +54,9 @@ def sample_content(run: Run, data: Data, selection: SampleSelection) -> dict[str
         "split": selection.split,
         "total": len(selection.source),
         "indices": rows,
-        "names": [data.names[offset + row] for row in rows] if data.names else [],
+        "names": [data.sample_names[offset + row] for row in rows] if data.sample_names else [],
         "labels": None if samples.labels is None else samples.labels.tolist(),
-        "classes": data.shown_classes,
+        "classes": data.display_names,
     }
     shape = data.train.shape
     if data.clip is not None:
@@ -120,7 +120,7 @@ def _data_uri(media_type: str, content: bytes) -> str:
 def _table_rows(run: Run, data: Data, selection: SampleSelection, encoded: Tensor) -> tuple[list[str], list[list[Any]]]:
     """Column names and rows: the inputs and label as written in a table's file, or the numbers of an array.
 
-    Dropped columns are left out, because they may hold personal data such as names and addresses.
+    Dropped columns are omitted, because they may contain personal data such as names and addresses.
     """
     if data.table is not None and Path(data.name).is_file():
         frames = read_frames(Path(data.name), data.settings, run.table)

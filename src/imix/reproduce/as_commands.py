@@ -1,4 +1,4 @@
-"""`imix reproduce --commands`: the paper's trainings as single `imix` commands."""
+"""`imix reproduce --commands`: the paper's training runs as individual `imix` commands."""
 
 import shlex
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from imix.settings import DataSettings, Settings
 
 
 def as_commands(requests: Sequence[Request], data_dir: Path | None = None) -> str:
-    """A block of commands for each training: one to pretrain, one or two for each measurement."""
+    """Format a block of commands per training run: one to pretrain, one or two per measurement."""
     return "\n\n".join("\n".join(job_commands(job, data_dir)) for job in all_jobs(requests))
 
 

@@ -1,4 +1,4 @@
-"""The data model of the paper's tables and figures: each is a list of cells, each cell a training and a measurement.
+"""The data model of the paper's tables and figures: each is a list of cells, each cell a run and a measurement.
 
 Imports no torch, so that `imix reproduce --list` starts quickly.
 """
@@ -66,7 +66,7 @@ class Measurement(NamedTuple):
 class Cell:
     """One number of a table, or one point of a figure (on the line `row`, at position `x`).
 
-    `measure` is "linear" (test accuracy), "training" (training accuracy of the same classifier), "fed", "pinv", "ap",
+    `metric` is "linear" (test accuracy), "training" (training accuracy of the same classifier), "fed", "pinv", "ap",
     "ap50", "ap75" or "map". It is measured on the data set `eval_data`.
     """
 
@@ -74,7 +74,7 @@ class Cell:
     column: str
     training: Training
     eval_data: str
-    measure: str = "linear"
+    metric: str = "linear"
     paper: PaperNumber | None = None
     x: float | None = None
 
@@ -82,7 +82,7 @@ class Cell:
     def measurement(self) -> Measurement:
         """The measurement that yields this number; several cells can share one."""
         protocols = {"training": "linear", "ap": "detection", "ap50": "detection", "ap75": "detection"}
-        return Measurement(protocols.get(self.measure, self.measure), self.eval_data)
+        return Measurement(protocols.get(self.metric, self.metric), self.eval_data)
 
     @property
     def label(self) -> str:
@@ -94,15 +94,15 @@ class Cell:
 class Experiment:
     """A table or figure of the paper.
 
-    `cells` are the cells at the paper's full length and `short` those of the short budget; `description` says how the
-    short budget differs. `axis` is the label of the x axis of a figure.
+    `cells` are the cells at the paper's full length and `short_cells` those of the short budget; `short_description`
+    says how the short budget differs. `axis` is the label of the x axis of a figure.
     """
 
     name: str
     title: str
     cells: tuple[Cell, ...]
-    short: tuple[Cell, ...]
-    description: str
+    short_cells: tuple[Cell, ...]
+    short_description: str
     seeds: int = 1
     axis: str | None = None
     note: str = ""

@@ -1,4 +1,4 @@
-"""Tiny fake data with the kind and shape of the paper's data sets, so that every cell can be tried on a CPU."""
+"""Tiny fake data with the types and shapes of the paper's data sets, to try every cell on a CPU."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ N_IMAGE_CLASSES = 10  # more would leave too few samples per class
 
 
 def fake_data(name: str, data_settings: DataSettings = DataSettings()) -> Data:
-    """Noise that depends slightly on the class, under the name of the data set that it replaces."""
+    """Return noise that weakly depends on the class, named after the data set that it replaces."""
     rng = np.random.default_rng(0)
     kind = DATASETS[name].kind
     n_classes = N_IMAGE_CLASSES if kind == "images" else DATASETS[name].n_classes
@@ -40,7 +40,7 @@ def fake_data(name: str, data_settings: DataSettings = DataSettings()) -> Data:
 
 
 def fake_voc(folder: Path) -> Path:
-    """Images of squares on gray with their boxes, in the format of VOC."""
+    """Write images of squares on gray, with their bounding boxes, in PASCAL VOC format."""
     from PIL import Image, ImageDraw
 
     names = [f"{i:06d}" for i in range(6)]

@@ -1,4 +1,4 @@
-"""The figures of the paper. They give no numbers, so only the few quoted in the text are known."""
+"""The figures of the paper. They show no numbers; only the few quoted in the text are known."""
 
 from imix.reproduce.datasets import recipe_for, title_of
 from imix.reproduce.experiment import Cell, Experiment, with_settings
@@ -8,7 +8,7 @@ from imix.settings import METHODS
 
 PLAIN, MIXED = METHODS["moco"], f"{METHODS['moco']} + i-Mix"
 DEPTHS, EPOCHS = (18, 50, 101, 152), (200, 500, 1000, 2000)
-SHORT_FRACTION = 0.1  # with all images nothing overfits within minutes, so mixing has little to add
+SHORT_FRACTION = 0.1  # a short run on all images does not overfit, so mixing would have little effect
 FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 

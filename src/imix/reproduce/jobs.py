@@ -1,4 +1,4 @@
-"""The trainings behind the requested cells: all of them, those that remain, and what they cost."""
+"""The training runs that the requested cells need: all of them, the remaining ones, and their cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ LINEAR_EPOCHS = 100  # forward passes over the training images of the linear cla
 
 @dataclass(frozen=True)
 class Job:
-    """One training with a seed, and the measurements to make of it."""
+    """One training run with its seed, and its measurements."""
 
     training: Training
     seed: int
@@ -33,7 +33,7 @@ class Job:
 
 
 def all_jobs(requests: Sequence[Request]) -> list[Job]:
-    """Every training behind the requests once, in an order that does not depend on what is already done."""
+    """Return each training run that the requests need, once, in an order that does not depend on what is finished."""
     measurements: dict[str, dict[Measurement, None]] = {}
     jobs: dict[str, Job] = {}
     for _, cells, seeds in requests:

@@ -1,4 +1,4 @@
-"""`imix reproduce --list`: the tables and figures, their cost, and how much of them is done."""
+"""`imix reproduce --list`: the tables and figures, their cost and their progress."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,8 +8,8 @@ from imix.reproduce.requests import Budget, Request
 
 
 def listing(requests: Sequence[Request], out: Path, budget: Budget) -> str:
-    """One line per experiment: number of cells and trainings, hours on an H200, and how many trainings are done."""
-    lines = [f"{'':<12}{'cells':>7}{'trainings':>11}{'H200 hours':>12}{'done':>9}"]
+    """One line per experiment: number of cells and runs, hours on an H200, and how many runs are finished."""
+    lines = [f"{'':<12}{'cells':>7}{'runs':>11}{'H200 hours':>12}{'done':>9}"]
 
     def add_line(name: str, n_cells: int | str, requests: Sequence[Request], title: str) -> None:
         jobs = all_jobs(requests)
@@ -20,7 +20,7 @@ def listing(requests: Sequence[Request], out: Path, budget: Budget) -> str:
     for request in requests:
         add_line(request.experiment.name, len(request.cells), [request], request.experiment.title)
         if budget == "short":
-            lines.append(f"{'':<12}{request.experiment.description}")
+            lines.append(f"{'':<12}{request.experiment.short_description}")
     if len(requests) > 1:
-        add_line("total", "", requests, "trainings shared by several tables run once")
+        add_line("total", "", requests, "runs shared by several tables are counted once")
     return "\n".join(lines)

@@ -20,7 +20,7 @@ LR_CHOICE = {  # by Ambiguities.choose_on
 
 def write_pages(out: Path, requests: Sequence[Request], budget: Budget, ambiguities: Ambiguities) -> list[Path]:
     """Write OUT/NAME.md for each request, and OUT/NAME.svg for a figure; returns the Markdown files."""
-    with locked(out):  # several commands, such as the parts of one, may finish at the same time
+    with locked(out):  # several commands, such as shards of one, may finish at the same time
         return [_write_page(out, request, budget, ambiguities) for request in requests]
 
 
@@ -32,7 +32,7 @@ def _write_page(out: Path, request: Request, budget: Budget, ambiguities: Ambigu
     all_cells = select_cells(experiment, budget, ambiguities)
     cells = [cell for cell in all_cells if cell in requested or rows_for_cell(results, cell, seeds)]
     parts = [f"# {experiment.name}: {experiment.title}", _describe(experiment, results, cells, seeds, budget)]
-    if any(cell.measure == "map" for cell in cells):
+    if any(cell.metric == "map" for cell in cells):
         maps = [(cell, f"{cell.training.name(0)}-{cell.eval_data}.svg") for cell in cells]
         parts += [f"![{c.column}, {c.label}](maps/{name})" for c, name in maps if (out / "maps" / name).exists()]
     else:
@@ -76,7 +76,7 @@ def _describe(
     """Budget, number of runs, time, machines and dates of the results."""
     budgets = {
         "paper": "the paper's full length",
-        "short": f"short ({experiment.description})",
+        "short": f"short ({experiment.short_description})",
         "smoke": "smoke, fake data",
     }
     text = f"Budget: {budgets[budget]}."

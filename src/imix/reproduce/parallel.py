@@ -15,7 +15,7 @@ from imix.reproduce.jobs import Job
 from imix.reproduce.worker import Outcome, Worker
 from imix.runtime.interrupts import stop_on_sigterm
 
-POLL_SECONDS = 2.0  # how often to look for processes that died
+POLL_SECONDS = 2.0  # interval between checks for dead processes
 
 
 def run_jobs(jobs: Sequence[Job], worker: Worker, devices: Sequence[str]) -> Generator[tuple[Job, Outcome]]:
@@ -78,7 +78,7 @@ def _run_worker(worker: Worker, jobs: Sequence[Job], waiting: Any, done: Any, th
             while (index := waiting.get()) is not None:
                 done.put((index, worker.run(jobs[index])))
     except (Interrupted, KeyboardInterrupt):
-        done.put((None, Interrupted("stopped; the trainings can be resumed")))
+        done.put((None, Interrupted("stopped; the runs can be resumed")))
     except Exception as error:
         done.put((None, TrainingError(f"{type(error).__name__}: {error}")))
         raise

@@ -1,4 +1,4 @@
-"""Trainings with the paper's settings for each data set, and with shorter ones.
+"""Training runs with the paper's settings for each data set, and shorter ones.
 
 The settings themselves are part of the data set records (`imix.data.named`). They follow the authors' code wherever
 it differs from the paper, because it produced the numbers; docs/paper.md lists the differences.
@@ -15,7 +15,7 @@ Paper = tuple[float, ...] | float | None  # a mean and standard deviation, a mea
 
 
 def training(data: str, method: str, mix: str = "none", fraction: float = 1.0, **settings: Any) -> Training:
-    """A training of the paper: the recipe of the data set, with `settings` on top."""
+    """Build a training run of the paper: the recipe of the data set, overridden by `settings`."""
     recipe = recipe_for(data)
     data_settings = DataSettings(standardize=recipe.standardize, fraction=fraction)
     if method == "simclr" and mix != "none":
@@ -51,7 +51,7 @@ def accuracy_cell(
     eval_data: str = "",
     **settings: Any,
 ) -> Cell:
-    """The accuracy of a training on the data set it was trained on, or on `eval_data`."""
+    """Build a cell for the accuracy of a run on the data set it was trained on, or on `eval_data`."""
     eval_data = eval_data or data
     row = row or title_of(eval_data)
     return Cell(
@@ -77,5 +77,5 @@ def epochs(plain: int, mixed: int) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def transfer_row(data: str, eval_data: str) -> str:
-    """The row of a training on `data` that is evaluated on `eval_data`."""
+    """Return the row label of a run that was trained on `data` and evaluated on `eval_data`."""
     return f"{title_of(data)} → {title_of(eval_data)}"

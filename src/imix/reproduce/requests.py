@@ -1,4 +1,4 @@
-"""Which tables and figures a command asks for, and which of their cells."""
+"""Selects the tables and figures, and their cells, that a command requests."""
 
 import re
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ def select_cells(
     columns: Sequence[str] = (),
 ) -> list[Cell]:
     """The cells of an experiment at a budget, in the given rows and columns (by default all)."""
-    cells = list(experiment.short if budget == "short" else experiment.cells)
+    cells = list(experiment.short_cells if budget == "short" else experiment.cells)
     if budget == "smoke":
         cells = [_smoke_cell(cell) for cell in cells]
     selected = [cell for cell in cells if _matches(cell.label, rows) and (not columns or cell.column in columns)]
@@ -106,7 +106,7 @@ def _matches(label: str, rows: Sequence[str]) -> bool:
 
 
 def _selection(rows: Sequence[str], columns: Sequence[str]) -> str:
-    return " and ".join(f"{kind} {[*names]}" for kind, names in (("row", rows), ("column", columns)) if names)
+    return " and ".join(f"{axis} {[*names]}" for axis, names in (("row", rows), ("column", columns)) if names)
 
 
 def _no_such_cells(experiment: Experiment, budget: Budget, rows: Sequence[str], columns: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ value           percent, or 10^-4 for FED; empty for maps. For linear evaluation
 best_on_test    the same with the learning rate that is best on the test samples, as the authors did; equal to `value`
                 if there is no learning rate to choose
 knn             kNN accuracy in percent, for cells measured by linear evaluation
-run             name of the run folder; it contains a hash of the settings, so other settings never count as this cell
+run             name of the run folder; it contains a hash of the settings, so other settings cannot match this cell
 seconds         training and measuring, in the process that finished the job
 machine, version, date
 """

@@ -1,12 +1,12 @@
-"""Runs the trainings behind tables and figures, measures them, and compares the numbers with the paper's.
+"""Runs the training and measurements for tables and figures, and compares the numbers with the paper's.
 
-    OUT/runs/            one run folder per training; tables and figures share them
+    OUT/runs/            one folder per training run; tables and figures share them
     OUT/table1.csv       results, one line per number of each run
     OUT/maps/            maps of features
     OUT/table1.md        one table next to the paper's numbers
     OUT/figure2.svg      one figure
 
-Results that exist are not computed again, so repeating a command that was stopped continues it.
+Existing results are not recomputed, so repeating an interrupted command continues it.
 """
 
 import datetime
@@ -40,31 +40,31 @@ def reproduce(
     seeds: int | None = None,
     data_dir: str | Path | None = None,
     devices: Sequence[str] = ("auto",),
-    part: tuple[int, int] = (0, 1),
+    shard: tuple[int, int] = (0, 1),
     out: str | Path = "imix-paper",
     progress: bool = True,
 ) -> list[Path]:
-    """Reproduce tables and figures of the paper; results that exist are not computed again.
+    """Reproduce tables and figures of the paper; existing results are not recomputed.
 
     Parameters
     ----------
     names : str or sequence of str
         Tables and figures, such as "table1" or "figureC1", or "all".
     budget : {"short", "paper", "smoke"}
-        "paper" trains at full length, "short" for minutes per training on a GPU, "smoke" on tiny fake data.
+        "paper" trains at full length, "short" for minutes per run on a GPU, "smoke" on tiny fake data.
     ambiguities : Ambiguities
         Choices for the points the paper leaves open.
     rows, columns : sequence of str
-        Only these rows (or parts of their names) and columns; by default all.
+        Only these rows (full names, or components between commas and arrows) and columns; by default all.
     seeds : int, optional
-        Runs per training; by default the paper's number for the "paper" budget and 1 otherwise.
+        Number of seeds; by default the paper's number for the "paper" budget and 1 otherwise.
     data_dir : path, optional
         Folder that contains a folder for each data set, by name, or the files of a data set. Other data sets are
         downloaded.
     devices : sequence of str
-        Devices that work in parallel; a device that is listed twice runs two trainings at a time.
-    part : tuple (i, n)
-        Run only the i-th of n parts of the trainings, counted from 0.
+        Devices to use in parallel; list a device twice to run two jobs on it at a time.
+    shard : tuple (i, n)
+        Run only shard i of n, counted from 0.
     out : path
         Folder for runs, results and pages.
     progress : bool
@@ -78,11 +78,11 @@ def reproduce(
     Raises
     ------
     InputError, TrainingError
-        If some trainings or measurements failed; all others are finished and written first.
+        If some runs or measurements failed; all others are finished and written first.
     """
     out = Path(out)
     if not devices:
-        raise InputError("devices is empty; give at least one device, such as auto or cuda:0")
+        raise InputError("devices is empty; pass at least one device, such as auto or cuda:0")
     if data_dir is not None and not Path(data_dir).is_dir():
         raise InputError(f"data_dir must be an existing folder; got {str(data_dir)!r}")
     for device in devices:
@@ -90,18 +90,18 @@ def reproduce(
     requests = select_requests([names] if isinstance(names, str) else names, budget, ambiguities, rows, columns, seeds)
     if any(request.experiment.name.startswith("figure") for request in requests):
         require_matplotlib()
-    index, n_parts = part
-    if not 0 <= index < n_parts:
-        raise InputError(f"part must be I/N with I from 0 to N - 1; got {index}/{n_parts}")
-    names_in_part = {job.name for job in all_jobs(requests)[index::n_parts]}
-    jobs = [job for job in remaining_jobs(requests, out) if job.name in names_in_part]
+    index, n_shards = shard
+    if not 0 <= index < n_shards:
+        raise InputError(f"shard must be I/N with I from 0 to N - 1; got {index}/{n_shards}")
+    names_in_shard = {job.name for job in all_jobs(requests)[index::n_shards]}
+    jobs = [job for job in remaining_jobs(requests, out) if job.name in names_in_shard]
     out.mkdir(parents=True, exist_ok=True)
 
     def log(message: str) -> None:
         if progress:
             print(message, file=sys.stderr, flush=True)
 
-    log(f"{len(jobs)} of {len(names_in_part)} trainings to run; results in {out}")
+    log(f"{len(jobs)} of {len(names_in_shard)} runs remaining; results in {out}")
     worker = Worker(out, budget, None if data_dir is None else Path(data_dir), progress=progress)
     failures: list[Failure] = []
     with stop_on_sigterm(True), closing(run_jobs(jobs, worker, devices)) as outcomes:
@@ -117,12 +117,12 @@ def reproduce(
 
 
 def _combine(failures: Sequence[Failure], n_jobs: int) -> Failure:
-    """One error that gives each reason once, of the most serious kind among them."""
+    """Combine failures into one error that states each reason once, of the most serious type among them."""
     counts = Counter(map(str, failures)).items()
-    reasons = "; ".join(f"{reason} ({count} of {n_jobs} trainings)" for reason, count in counts)
-    kinds = (TrainingError, InputError, RunFolderBusy)
-    kind = next(kind for kind in kinds if any(isinstance(failure, kind) for failure in failures))
-    return kind(f"not everything could be reproduced: {reasons}")
+    reasons = "; ".join(f"{reason} ({count} of {n_jobs} runs)" for reason, count in counts)
+    error_types = (TrainingError, InputError, RunFolderBusy)
+    error_type = next(t for t in error_types if any(isinstance(failure, t) for failure in failures))
+    return error_type(f"not everything could be reproduced: {reasons}")
 
 
 def _store_outcome(requests: Sequence[Request], job: Job, outcome: Outcome, budget: Budget, out: Path) -> None:
@@ -131,7 +131,7 @@ def _store_outcome(requests: Sequence[Request], job: Job, outcome: Outcome, budg
     for experiment, cells, seeds in requests:
         results = []
         for cell in cells:
-            key = cell.measure, cell.eval_data
+            key = cell.metric, cell.eval_data
             if job.seed >= seeds or cell.training.name(job.seed) != job.name or key not in outcome.values:
                 continue
             values = CellValue(*(None if value is None else round(value, 3) for value in outcome.values[key]))

@@ -1,4 +1,4 @@
-"""`imix reproduce --slurm`: a Slurm array job with one task per training, each on its own GPU."""
+"""`imix reproduce --slurm`: a Slurm array job with one task per training run, each on its own GPU."""
 
 import shlex
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ SCRIPT = """#!/bin/bash
 #SBATCH --output={logs}/%A_%a.txt
 
 # Slurm sends SIGTERM two minutes before the time limit. The task then writes its checkpoint and exits with code 75,
-# and is requeued to continue from there. When all tasks are done, run the same command without --part: it writes the
+# and is requeued to continue from there. When all tasks are done, run the same command without --shard: it writes the
 # page.
-srun {command} --part "$SLURM_ARRAY_TASK_ID/{tasks}"
+srun {command} --shard "$SLURM_ARRAY_TASK_ID/{tasks}"
 code=$?
 if [ "$code" -eq 75 ]; then scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"; fi
 exit "$code"
@@ -29,7 +29,7 @@ exit "$code"
 
 
 def write_script(name: str, requests: Sequence[Request], arguments: Sequence[str], out: Path) -> Path:
-    """Write OUT/NAME.sbatch, which runs `imix reproduce` with the same arguments, one training per task."""
+    """Write OUT/NAME.sbatch, which runs `imix reproduce` with the same arguments, one training run per task."""
     jobs = all_jobs(requests)
     command = shlex.join(["imix", "reproduce", *(word for word in arguments if word != "--slurm")])
     return write_array_job(out, name, len(jobs), max(map(estimate_hours, jobs)), command)

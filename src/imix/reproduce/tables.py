@@ -111,10 +111,10 @@ TABLE3 = build_experiment(
 )
 
 
-def _moco_on(data: str, row: str, eval_data: str, papers: tuple[Paper, Paper], measure: str = "linear") -> list[Cell]:
-    """The trainings of `MOCO[data]`, measured on `eval_data`."""
+def _moco_on(data: str, row: str, eval_data: str, papers: tuple[Paper, Paper], metric: str = "linear") -> list[Cell]:
+    """The training runs of `MOCO[data]`, measured on `eval_data`."""
     return [
-        Cell(row, cell.column, cell.training, eval_data, measure, paper_number(paper))
+        Cell(row, cell.column, cell.training, eval_data, metric, paper_number(paper))
         for cell, paper in zip(MOCO[data], papers, strict=True)
     ]
 
@@ -147,18 +147,18 @@ TABLE4B = build_experiment(
 def _transfer_cells(
     numbers: Mapping[tuple[str, str], tuple[Paper, ...]], columns: list[tuple[str, str, str, str]]
 ) -> list[Cell]:
-    """One row for each (data set, evaluation data set), and one column for each (method, mix, measure, title)."""
+    """One row for each (data set, evaluation data set), and one column for each (method, mix, metric, title)."""
     return [
         Cell(
             transfer_row(data, eval_data),
             column,
             training(data, method, mix, epochs=1000),
             eval_data,
-            measure,
+            metric,
             paper_number(paper),
         )
         for (data, eval_data), papers in numbers.items()
-        for (method, mix, measure, column), paper in zip(columns, papers, strict=True)
+        for (method, mix, metric, column), paper in zip(columns, papers, strict=True)
     ]
 
 
@@ -212,8 +212,8 @@ TABLE_C3_NUMBERS = {  # FED, training accuracy and test accuracy, each without a
     ("cifar100", "cifar100"): (30.4, 13.3, 85.6, 79.0, 68.7, 72.3),
 }
 TABLE_C3_COLUMNS = [
-    ("npair", mix, measure, f"{title}, N-pair{suffix}")
-    for measure, title in (("fed", "FED"), ("training", "training"), ("linear", "test"))
+    ("npair", mix, metric, f"{title}, N-pair{suffix}")
+    for metric, title in (("fed", "FED"), ("training", "training"), ("linear", "test"))
     for mix, suffix in (("none", ""), ("mixup", " + i-Mix"))
 ]
 TABLEC3 = build_experiment(

@@ -1,4 +1,4 @@
-"""Runs one training behind the paper's numbers, and its measurements."""
+"""Runs one job: a training run and its measurements."""
 
 import json
 import platform
@@ -36,7 +36,7 @@ class CellValue(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of a job: the numbers by (measure, data set), and the errors of what failed."""
+    """The result of a job: the numbers by (metric, data set), and the errors of what failed."""
 
     values: dict[tuple[str, str], CellValue]
     failures: list[Failure]
@@ -46,7 +46,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Worker:
-    """Runs jobs on a device. Runs and maps are written to `out`; data sets are looked for in `data_dir`."""
+    """Runs jobs on a device. Runs and maps are written to `out`; data sets are read from `data_dir`."""
 
     out: Path
     budget: Budget = "short"
@@ -144,7 +144,7 @@ class Worker:
         """Draw a map of ten classes, spread evenly over all classes if there are more."""
         assert run.path is not None
         data = load_for_run(run, self._data(data_name), data_dir=self._data_dir(data_name))
-        classes = data.shown_classes[:: max(1, len(data.shown_classes) // MAP_CLASSES)][:MAP_CLASSES]
+        classes = data.display_names[:: max(1, len(data.display_names) // MAP_CLASSES)][:MAP_CLASSES]
         path = self.out / "maps" / f"{run.path.name}-{data_name}.svg"
         path.parent.mkdir(exist_ok=True)
         draw_map(run, path, data, samples=MAP_SAMPLES, classes=classes, device=device)

@@ -123,7 +123,7 @@ def _to_state_dict(encoder: nn.Sequential, resnet: "ResNet", format: str, out: P
         load = f"timm.create_model({name!r}, num_classes=0, in_chans={channels}).load_state_dict(state)"
     else:
         load = f"torchvision.models.{name}() with fc = nn.Identity(): load_state_dict(state)"
-    lines = [f"{load}; inputs: pixels in 0..1, minus mean {_format(mean)}, divided by std {_format(std)}"]
+    lines = [f"{load}; inputs: pixels in [0, 1], minus mean {_format(mean)}, divided by std {_format(std)}"]
     kernel = resnet.conv1.kernel_size[0]
     if _has_small_stem(resnet):
         lines.append(f"first set conv1 to a {kernel}x{kernel} convolution with stride 1 and maxpool to nn.Identity()")
@@ -184,7 +184,7 @@ def _to_onnx(encoder: nn.Sequential, shape: tuple[int, ...] | None, out: Path) -
     except Exception as error:  # unsupported operations raise many different exceptions
         raise InputError(f"torch cannot export this encoder to ONNX: {first_line(error)}") from error
     sizes = ", ".join(map(str, shape))
-    return f"inputs: float32 (N, {sizes}), raw (images in 0..1, audio in -1..1); features: float32 (N, F)"
+    return f"inputs: float32 (N, {sizes}), raw (images in [0, 1], audio in [-1, 1]); features: float32 (N, F)"
 
 
 def trace(encoder: nn.Sequential, shape: tuple[int, ...]) -> torch.export.ExportedProgram:
@@ -197,7 +197,7 @@ def trace(encoder: nn.Sequential, shape: tuple[int, ...]) -> torch.export.Export
 
 
 def _resnet(encoder: nn.Sequential, format: str) -> "ResNet":
-    """Return the backbone; InputError unless it is a torchvision ResNet."""
+    """Return the backbone; raise InputError unless it is a torchvision ResNet."""
     from torchvision.models import ResNet
 
     if not isinstance(encoder[-1], ResNet):

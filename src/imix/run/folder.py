@@ -49,7 +49,7 @@ class Run:
     Attributes
     ----------
     encoder : nn.Sequential
-        Maps raw inputs (N, ...) to features (N, F). Its parts are named `preprocess` and `encoder`.
+        Maps raw inputs (N, ...) to features (N, F). Its submodules are named `preprocess` and `encoder`.
     config : RunConfig
         The content of config.json: settings, data, architecture, versions.
     metrics : list of dict

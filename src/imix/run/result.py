@@ -83,7 +83,7 @@ class Result:
     >>> from imix.evaluation import Result, Split
     >>> metrics = {"accuracy": 0.962, "majority_accuracy": 0.102}
     >>> print(Result("knn", "digits", metrics, {"k": 20}, Split(train=1297, test=500)))
-    knn on digits: 96.20 % (most frequent class: 10.20 %)
+    knn on digits: 96.20% (most frequent class: 10.20%)
       k 20, train 1297, test 500
     """
 
@@ -130,7 +130,7 @@ class Result:
     @property
     def formatted(self) -> str:
         """The main metric with its unit, for printing."""
-        return f"{self.scaled:.2f}{'e-4' if self.is_distance else ' %'}"
+        return f"{self.scaled:.2f}{'e-4' if self.is_distance else '%'}"
 
     @property
     def conditions(self) -> list[str]:
@@ -144,7 +144,7 @@ class Result:
 
     def __str__(self) -> str:
         others = [
-            f"{METRIC_LABELS.get(name, name)}: {100 * value:.2f} %"
+            f"{METRIC_LABELS.get(name, name)}: {100 * value:.2f}%"
             for name, value in self.metrics.items()
             if name != self.metric
         ]

@@ -26,7 +26,7 @@ def assemble(architecture: Architecture, encoder: nn.Module | None = None) -> nn
     shape, clip = architecture.shape, architecture.clip
     if encoder is None:
         if shape is None:
-            raise InputError("samples with several fields need your own encoder; pass encoder=MODULE")
+            raise InputError("samples with several fields need a user-supplied encoder; pass encoder=MODULE")
         encoder = encoders.build(architecture.encoder, clip.shape if clip else shape, architecture.groups)
     preprocess: nn.Module
     if clip is not None:
@@ -59,10 +59,10 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
     Returns
     -------
     nn.Sequential
-        Maps raw inputs (N, ...) to features (N, F). Raw inputs are images (N, C, H, W) of the training size, as bytes
+        Maps raw inputs (N, ...) to features (N, F). Raw inputs are images (N, C, H, W) of the training size, as uint8
         or floats in [0, 1]; waveforms (N, 1, L) in [-1, 1] with the sample rate and length of the training data; or
         arrays as they were passed to `pretrain`. For tables they are the encoded columns; use `imix.embed` for those.
-        The parts are named `preprocess` and `encoder`, so `load_encoder(path)[-1]` is the plain backbone.
+        The submodules are named `preprocess` and `encoder`, so `load_encoder(path)[-1]` is the plain backbone.
 
     Examples
     --------
@@ -75,21 +75,21 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
     torch.Size([8, 256])
     """
     if not isinstance(path, str | Path):
-        raise InputError(f"path must be a run folder or an encoder file; got {path!r} (a Run has its .encoder)")
+        raise InputError(f"path must be a run folder or an encoder file; got {path!r} (for a Run, use run.encoder)")
     architecture, state = read_encoder(path)
     if architecture.is_custom and encoder is None:
         raise InputError(
-            f"{str(path)!r} holds the weights of a user-supplied encoder; pass the module to load them into: "
+            f"{str(path)!r} contains the weights of a user-supplied encoder; pass the module to load them into: "
             f"imix.load_encoder(path, module), or imix.load_run(folder, module) for evaluate, embed and report"
         )
     if encoder is None:
-        _check_fit(path, architecture, state)
+        _check_shapes(path, architecture, state)
     model = assemble(architecture, encoder)
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
         raise InputError(
-            f"the weights in {str(path)!r} do not fit the encoder: {str(error).splitlines()[-1].strip()}"
+            f"the weights in {str(path)!r} do not match the encoder: {str(error).splitlines()[-1].strip()}"
         ) from error
     return model.eval()
 
@@ -122,7 +122,7 @@ def _utf8_path(path: Path, descriptor: int) -> str:
     return str(path)
 
 
-def _check_fit(path: str | Path, architecture: Architecture, state: Mapping[str, Tensor]) -> None:
+def _check_shapes(path: str | Path, architecture: Architecture, state: Mapping[str, Tensor]) -> None:
     """Raise InputError if the shapes do not match the architecture, before memory is allocated for it."""
     if architecture.encoder.startswith("timm:"):  # the name alone determines the size
         return
@@ -137,5 +137,5 @@ def _check_fit(path: str | Path, architecture: Architecture, state: Mapping[str,
         expected_shape, shape = (tuple(s[name].shape) if name in s else None for s in (expected, state))
         if shape != expected_shape:
             raise InputError(
-                f"the weights in {str(path)!r} do not fit the encoder: {name} has shape {shape}, not {expected_shape}"
+                f"the weights in {str(path)!r} do not match the encoder: {name} has shape {shape}, not {expected_shape}"
             )

@@ -1,4 +1,4 @@
-"""CUDA graphs: replay a function without launching its kernels one by one, which small kernels spend most time on."""
+"""CUDA graphs: replay a function as one launch, because launching many small kernels takes most of the time."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ class CudaGraph:
     """Capture a function of GPU batches as a CUDA graph on its fourth call, and replay it from then on.
 
     Every call must use inputs of the same shapes. Only GPU work is replayed: Python code in the function runs during
-    the first calls only, so it must not draw random numbers or make decisions outside of torch's generators.
+    the first calls only, so random numbers must come from torch's generators, and control flow must be fixed.
     """
 
     def __init__(self, function: Callable[..., Tensor], device: torch.device) -> None:

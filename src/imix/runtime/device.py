@@ -54,11 +54,11 @@ def start_compiler() -> None:
         maybe_warm_pool()
 
 
-def should_use_cuda_graph(settings: Settings, device: torch.device, only_builtin_parts: bool) -> bool:
+def should_use_cuda_graph(settings: Settings, device: torch.device, only_builtin_components: bool) -> bool:
     """Whether to capture training steps as a CUDA graph; by default only if all components are built in."""
     if device.type != "cuda" or distributed.world_size() > 1:
         return False
-    return only_builtin_parts if settings.cuda_graph is None else settings.cuda_graph
+    return only_builtin_components if settings.cuda_graph is None else settings.cuda_graph
 
 
 def channels_last(network: nn.Module) -> nn.Module:
@@ -71,9 +71,9 @@ def channels_last(network: nn.Module) -> nn.Module:
 @contextmanager
 def cudnn_benchmark() -> Iterator[None]:
     """Let cuDNN benchmark its algorithms and use the fastest, unless it is set to be deterministic."""
-    before = torch.backends.cudnn.benchmark
+    previous = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = not torch.backends.cudnn.deterministic
     try:
         yield
     finally:
-        torch.backends.cudnn.benchmark = before
+        torch.backends.cudnn.benchmark = previous

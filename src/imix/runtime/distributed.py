@@ -33,7 +33,7 @@ def rank() -> int:
 
 
 def barrier() -> None:
-    """Wait until every rank gets here."""
+    """Wait until every rank reaches this point."""
     if world_size() > 1:
         dist.barrier()
 

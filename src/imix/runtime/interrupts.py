@@ -27,14 +27,14 @@ def stop_on_sigterm(enabled: bool) -> Iterator[None]:
     try:
         yield
     except _Terminated:
-        raise Interrupted("stopped outside of training; the run can be resumed from its last checkpoint") from None
+        raise Interrupted("stopped before or after training; the run can be resumed from its last checkpoint") from None
     finally:
         signal.signal(signal.SIGTERM, previous)
 
 
 @contextmanager
 def stop_requested(enabled: bool) -> Iterator[Callable[[], bool]]:
-    """Yield a function that says whether SIGTERM or SIGINT was received; a second SIGINT interrupts immediately."""
+    """Yield a function that returns whether SIGTERM or SIGINT was received; a second SIGINT interrupts immediately."""
     requested = threading.Event()
 
     def request(signum: int, frame: Any) -> None:

@@ -1,4 +1,4 @@
-"""Joining and leaving the ranks started by `torchrun`, and reporting ranks that do not respond."""
+"""Joining and leaving the process group of `torchrun`, and reporting ranks that do not respond."""
 
 import os
 import re
@@ -22,7 +22,7 @@ HEARTBEAT_SECONDS = 1.0  # seconds between heartbeats
 
 
 def join_ranks() -> bool:
-    """Join the ranks that `torchrun` started; returns False if there are none or they were joined before."""
+    """Join the ranks that `torchrun` started; return False if there are none or they are already joined."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         return False
     timeout = _read_timeout()
@@ -48,7 +48,7 @@ def join_ranks() -> bool:
 
 
 def leave_ranks() -> None:
-    """Leave the ranks joined by `start`."""
+    """Leave the process group that `join_ranks` joined."""
     _heartbeat.stop()
     dist.destroy_process_group()
 
@@ -106,7 +106,7 @@ class _Heartbeat:
         self.store = None
 
     def lost_ranks(self) -> list[int]:
-        """Return the ranks that send no heartbeat for three intervals."""
+        """Return the ranks that have sent no heartbeat for three intervals."""
         counts: list[list[int]] = []
         store, others = self.store, [other for other in range(world_size()) if other != rank()]
 

@@ -23,7 +23,7 @@ def log_sum_exp(q: Tensor, k: Tensor, self_index: Tensor | None = None) -> Tenso
     k : Tensor of shape (N, D)
         Keys.
     self_index : Tensor of shape (n,), optional
-        For each anchor, the index of the key to leave out.
+        For each anchor, the index of the key to exclude.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Random numbers. All follow from (seed, epoch, step, rank), so the generator state is never saved."""
+"""Random numbers. All are derived from (seed, epoch, step, rank), so the generator state is never saved."""
 
 import threading
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
-"""`imix bench`: how fast training would be on this machine, and what limits it.
+"""`imix bench`: measures the training speed on this machine and finds the bottleneck.
 
-The same step is timed three times, each time with more around it: with views made in advance (the bare step), with
-views made in every step, and with samples read as well, as in a real run. A share far below 100 % shows where time is
-lost.
+The same step is timed in three variants: with views that were made in advance (the step only), with augmentation in
+every step, and with data loading as well, as in a real run. A percentage far below 100% shows the bottleneck.
 """
 
 import itertools
@@ -27,20 +26,20 @@ from imix.train.setup import TrainingSetup, build_setup
 from imix.train.step import TrainingStep, build_optimizer, prepare, training_step
 
 LR = 1e-3
-MIN_STEPS = 3  # that each variant is timed over
+MIN_STEPS = 3  # minimum number of timed steps per variant
 MAX_STEPS_AHEAD = 50  # steps queued on a GPU before waiting for it, as between two records of a run
-TURNS = 5
+TURNS = 5  # approximate number of times that each variant is timed
 Samples = tuple[Batch, Tensor | None]
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """Views per second of the bare step, with views, and of a whole run, and what that means for a run's length."""
+    """Views per second of the step only, with augmentation, and end to end, and the resulting duration of a run."""
 
     title: str
-    bare: float
-    with_views: float
-    whole: float
+    step_only: float
+    with_augmentation: float
+    end_to_end: float
     views_per_step: int
     steps_per_epoch: int
     epochs: int
@@ -49,15 +48,18 @@ class Throughput:
     @property
     def seconds(self) -> float:
         """Duration of the run that the settings describe, without setup and compilation."""
-        return self.steps_per_epoch * self.epochs * self.views_per_step / self.whole
+        return self.steps_per_epoch * self.epochs * self.views_per_step / self.end_to_end
 
     def __str__(self) -> str:
-        variants = {"bare step": self.bare, "+ making views": self.with_views, "+ reading samples": self.whole}
-        lines = [self.title, f"{'':24}{'views/s':>10}{'ms/step':>11}{'of bare':>9}"]
-        for name, rate in variants.items():
-            lines.append(
-                f"{name:24}{rate:10,.0f}{1e3 * self.views_per_step / rate:11.2f}{100 * rate / self.bare:8.0f}%"
-            )
+        variants = {
+            "step only": self.step_only,
+            "+ augmentation": self.with_augmentation,
+            "+ data loading": self.end_to_end,
+        }
+        lines = [self.title, f"{'':24}{'views/s':>10}{'ms/step':>11}{'relative':>9}"]
+        for name, throughput in variants.items():
+            ms_per_step, percentage = 1e3 * self.views_per_step / throughput, 100 * throughput / self.step_only
+            lines.append(f"{name:24}{throughput:10,.0f}{ms_per_step:11.2f}{percentage:8.0f}%")
         lines.append(f"{self.epochs} epochs of {self.steps_per_epoch} steps take {format_duration(self.seconds)}")
         if self.memory is not None:
             lines[-1] += f"; peak GPU memory {self.memory / 2**30:.1f} GiB"
@@ -74,7 +76,7 @@ def bench(
     progress: bool = True,
     **options: Unpack[Options],
 ) -> Throughput:
-    """Measure how fast `imix.pretrain` with the same arguments would be on this machine; nothing is written.
+    """Measure the training speed of `imix.pretrain` with the same arguments on this machine; nothing is written.
 
     Parameters
     ----------
@@ -93,7 +95,7 @@ def bench(
     Examples
     --------
     >>> result = imix.bench(torch.randn(64, 10), batch_size=32, duration=0.1, progress=False)
-    >>> result.whole > 0
+    >>> result.end_to_end > 0
     True
     """
     settings, data_settings, components = collect_options(settings, data_settings, options)
@@ -110,17 +112,17 @@ def bench(
     if progress:
         print("measuring ...", file=sys.stderr, flush=True)
     with (
-        training_step(lambda batch: fixed_views, setup.learner, optimizer, setup) as bare_step,
+        training_step(lambda batch: fixed_views, setup.learner, optimizer, setup) as fixed_views_step,
         training_step(make_views, setup.learner, optimizer, setup) as step,
     ):
-        variants = (bare_step, itertools.repeat(first)), (step, itertools.repeat(first)), (step, _samples(setup))
-        bare, with_views, whole = _steps_per_second(variants, device, duration)
+        variants = (fixed_views_step, itertools.repeat(first)), (step, itertools.repeat(first)), (step, _samples(setup))
+        step_only, with_augmentation, end_to_end = _steps_per_second(variants, device, duration)
     views_per_step = setup.learner.n_views * setup.batch_size
     return Throughput(
         _title(dataset.name, setup),
-        bare * views_per_step,
-        with_views * views_per_step,
-        whole * views_per_step,
+        step_only * views_per_step,
+        with_augmentation * views_per_step,
+        end_to_end * views_per_step,
         views_per_step,
         setup.steps_per_epoch,
         settings.epochs,
@@ -140,7 +142,7 @@ def _samples(setup: TrainingSetup) -> Iterator[Samples]:
 def _steps_per_second(
     variants: Sequence[tuple[TrainingStep, Iterator[Samples]]], device: torch.device, duration: float
 ) -> list[float]:
-    """Steps per second of each variant; they take turns, so that a busy machine slows all of them alike."""
+    """Return steps per second of each variant. They take turns, so that other load slows all of them equally."""
 
     def run(step: TrainingStep, samples: Iterator[Samples], steps: int) -> float:
         started = time.perf_counter()

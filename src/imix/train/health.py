@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-MAX_SAMPLES = 256  # that the metrics are computed on
+MAX_SAMPLES = 256  # maximum number of samples that the metrics are computed on
 
 
 def health(view_1: Tensor, view_2: Tensor, labels: Tensor | None = None) -> dict[str, float]:
@@ -13,17 +13,17 @@ def health(view_1: Tensor, view_2: Tensor, labels: Tensor | None = None) -> dict
     All are computed on the unit sphere. `alignment` is the mean squared distance between the two views of a sample (0
     is best). `uniformity` is the log of the mean of exp(-2 d^2) over pairs of samples (-4 is uniform, 0 a single point;
     Wang and Isola, 2020). `effective_rank` is the exponential of the entropy of the singular values: the number of
-    directions in use (Garrido et al., 2023). `batch_1nn` is the share of labeled samples whose nearest neighbor in the
-    batch has the same class.
+    directions in use (Garrido et al., 2023). `batch_1nn` is the fraction of labeled samples whose nearest neighbor in
+    the batch has the same class.
     """
     first, second = (F.normalize(view[:MAX_SAMPLES].float(), dim=1) for view in (view_1, view_2))
     distances = torch.pdist(first).square()
     eigenvalues = torch.linalg.eigvalsh((first @ first.T).double()).clamp(min=0)
-    share = eigenvalues.sqrt() / eigenvalues.sqrt().sum().clamp(min=1e-12)
+    spectrum = eigenvalues.sqrt() / eigenvalues.sqrt().sum().clamp(min=1e-12)
     metrics = {
         "alignment": float((first - second).square().sum(1).mean()),
         "uniformity": float((-2 * distances).exp().mean().log()) if len(distances) else 0.0,
-        "effective_rank": float(torch.special.entr(share).sum().exp()),
+        "effective_rank": float(torch.special.entr(spectrum).sum().exp()),
     }
     return metrics if labels is None else metrics | _batch_1nn(first, labels[:MAX_SAMPLES])
 

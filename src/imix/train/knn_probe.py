@@ -24,5 +24,5 @@ def build_knn_probe(
     split, _ = with_test_split(data, settings.seed)
     assert split.test is not None
     train, test = EncodedSource(encoder, split.train, device), EncodedSource(encoder, split.test, device)
-    classes = split.classes
-    return lambda: {"knn": knn(train, test, classes)}
+    n_classes = split.n_classes
+    return lambda: {"knn": knn(train, test, n_classes)}

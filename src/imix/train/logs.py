@@ -1,4 +1,4 @@
-"""Where a run's metrics go: metrics.jsonl always; a progress bar, TensorBoard and Weights & Biases on request."""
+"""Destinations of a run's metrics: metrics.jsonl, and optionally a progress bar, TensorBoard and Weights & Biases."""
 
 import hashlib
 import importlib.util
@@ -23,7 +23,7 @@ class Sink(Protocol):
 
 
 def check_extras(tensorboard: bool, wandb: bool) -> None:
-    """Refuse to log to a tool that is not installed."""
+    """Raise InputError if a requested logger is not installed."""
     for requested, module in ((tensorboard, "tensorboard"), (wandb, "wandb")):
         if requested and importlib.util.find_spec(module) is None:
             raise InputError(f"--{module} needs the extra: pip install 'imix-ssl[{module}]'")
@@ -99,9 +99,9 @@ class ProgressBar:
         if "effective_rank" in record:
             self.latest["effective_rank"] = f"  effective rank {record['effective_rank']:.0f}"
         if "batch_1nn" in record:
-            self.latest["batch_1nn"] = f"  1-NN in batch {100 * record['batch_1nn']:.0f} %"
+            self.latest["batch_1nn"] = f"  1-NN in batch {100 * record['batch_1nn']:.0f}%"
         if "knn" in record:
-            self.latest["knn"] = f"  kNN {100 * record['knn']:.1f} %"
+            self.latest["knn"] = f"  kNN {100 * record['knn']:.1f}%"
         text += "".join(self.latest.values())
         if self.bar is not None:
             self.bar.update(self.task, completed=record["step"], description=text)

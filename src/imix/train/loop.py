@@ -1,7 +1,7 @@
 """The training loop; read it from top to bottom. What happens to a batch is in `step.TrainingStep.run`.
 
 Sample order, learning rate and random numbers depend only on (seed, epoch, step, rank), so a run that is resumed at any
-step equals the run that was never stopped. With several ranks, each takes its rows of the same global batch.
+step gives the same result as an uninterrupted run. Each rank processes its rows of the global batch.
 """
 
 import time
@@ -29,7 +29,7 @@ from imix.train.setup import TrainingSetup
 from imix.train.step import build_optimizer, prepare, training_step
 
 RECORD_EVERY = 50  # steps between records in metrics.jsonl; there is also one at the end of each epoch
-LARGE_VALUE = 1e4  # standardized inputs beyond this may well make a loss overflow
+LARGE_VALUE = 1e4  # larger standardized inputs may make the loss overflow
 
 
 def train(
@@ -81,7 +81,7 @@ def train(
     saved_at = recorded_at = time.monotonic()
     steps_since_record = 0
     poll = distributed.RankPoll()
-    stop_asked: Callable[[], bool] | None = None
+    is_stop_requested: Callable[[], bool] | None = None
     with (
         training_step(make_views, distributed.wrap_ddp(learner), optimizer, setup) as take_step,
         ExitStack() as signal_handlers,
@@ -100,8 +100,8 @@ def train(
                 losses.append(take_step(batch, labels if learner.supervised else None, lr, seed))
                 step, steps_since_record = step + 1, steps_since_record + 1
                 done = epoch * steps_per_epoch + step
-                if stop_asked is None:  # before the first step there is nothing to save
-                    stop_asked = signal_handlers.enter_context(stop_requested(checkpoint_path is not None))
+                if is_stop_requested is None:  # before the first step there is nothing to save
+                    is_stop_requested = signal_handlers.enter_context(stop_requested(checkpoint_path is not None))
 
                 if step == steps_per_epoch or done % RECORD_EVERY == 0:
                     values = distributed.mean_over_ranks(torch.stack(losses)).tolist()
@@ -123,12 +123,12 @@ def train(
                 if step == steps_per_epoch:
                     epoch, step = epoch + 1, 0
                 save_due = time.monotonic() - saved_at > 60 * settings.checkpoint_minutes
-                stop, save_due = poll.any(done, stop_asked(), save_due)
+                stop, save_due = poll.any(done, is_stop_requested(), save_due)
                 if stop or save_due:
                     save_checkpoint()
                     saved_at = time.monotonic()
                 if stop:
-                    distributed.barrier()  # no rank leaves before the checkpoint is written
+                    distributed.barrier()  # no rank exits before the checkpoint is written
                     raise Interrupted(f"stopped at step {done} of {total_steps}; the run can be resumed")
             if epoch == current_epoch:
                 raise InputError(f"the source returned {step} of the {steps_per_epoch} batches of an epoch")
@@ -148,9 +148,9 @@ def _start_or_resume(
         optimizer = build_optimizer(learner, settings, device, None if state is None else state["optimizer"])
     except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         reason = (str(error).splitlines() or [""])[-1].strip()
-        raise InputError(f"the checkpoint belongs to another encoder: {reason}") from error
+        raise InputError(f"the checkpoint does not match the encoder: {reason}") from error
     if not (0 <= epoch <= settings.epochs and 0 <= step < setup.steps_per_epoch):
-        raise InputError(f"the checkpoint belongs to another run: it was written in epoch {epoch}, before step {step}")
+        raise InputError(f"the checkpoint does not match the run: it was written in epoch {epoch}, before step {step}")
     return optimizer, epoch, step, losses
 
 
@@ -171,17 +171,17 @@ def _check_health(
 
 
 def _describe_batch(setup: TrainingSetup, step: int) -> tuple[str, str]:
-    """Which batch a step used, and what is odd about it."""
+    """Describe the batch of a step, and any unusual values in it."""
     epoch, index = divmod(step - 1, setup.steps_per_epoch)
     order = epoch_order(setup.settings.seed, epoch, len(setup.source))
     rows = order[index * setup.batch_size : (index + 1) * setup.batch_size]
     shown = ", ".join(map(str, rows[:8].tolist())) + (f" and {len(rows) - 8} more" if len(rows) > 8 else "")
     batch = f" (epoch {epoch + 1}, batch {index + 1} of {setup.steps_per_epoch}: samples {shown})"
-    return batch, describe_odd_sample(setup.source, rows)
+    return batch, describe_unusual_sample(setup.source, rows)
 
 
-def describe_odd_sample(source: Source, rows: Tensor) -> str:
-    """A sentence about the first of these samples that has non-finite or very large values; empty if none has."""
+def describe_unusual_sample(source: Source, rows: Tensor) -> str:
+    """Describe the first of these samples that has non-finite or very large values; empty if none has."""
     for field in fields(next(source.batches([rows]))[0]):
         if not field.is_floating_point():
             continue

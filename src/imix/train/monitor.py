@@ -18,7 +18,7 @@ class TrainingMonitor:
     """Raises `TrainingError` when a run cannot recover.
 
     `chance_loss` is the loss of a constant encoder, if it is known; `advice` is added to every message; checks for
-    collapse start after `warmup_steps`. `describe_batch` returns which batch a step used and what is odd about it.
+    collapse start after `warmup_steps`. `describe_batch` describes the batch of a step and any unusual values in it.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class TrainingMonitor:
         """Raise if one of the losses, which end at `last_step`, is NaN or infinite."""
         for step, loss in enumerate(losses, last_step + 1 - len(losses)):
             if not math.isfinite(loss):
-                batch, oddity = self.describe_batch(step)
-                cause = oddity or "the learning rate is too high, or the encoder overflows in low precision"
+                batch, unusual_values = self.describe_batch(step)
+                cause = unusual_values or "the learning rate is too high, or the encoder overflows in low precision"
                 raise TrainingError(
                     f"the loss became {loss} at step {step}{batch}. Likely cause: {cause}. {self.advice}"
                 )
@@ -64,7 +64,7 @@ class TrainingMonitor:
         return step // self.every > previous_record // self.every
 
     def check_collapse(self, step: int, loss: float, features: Tensor) -> None:
-        """Raise if the loss stays at chance, or all features point the same way, for several checks in a row."""
+        """Raise if the loss stays at chance, or all features are parallel, for several checks in a row."""
         if step < self.warmup_steps:
             return
         at_chance = (
@@ -90,5 +90,5 @@ def training_advice(peak_lr: float) -> str:
     """What a user can try when training fails."""
     return (
         f"Try a lower --lr (it peaks at {peak_lr:g}), a longer --warmup or another --temperature, and check that the "
-        "samples are not all alike"
+        "samples are not all identical"
     )

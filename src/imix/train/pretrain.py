@@ -49,8 +49,10 @@ def pretrain(
         The name of a data set, a path (CSV, Parquet, .npy, .npz, a folder of images or audio), a data frame (pandas,
         polars, arrow), or samples (N, ...): rows (N, F), sequences (N, C, L) or images (N, C, H, W). A single tensor is
         standardized; the fields of a tuple or dict are not.
-    settings, data_settings : Settings, DataSettings, optional
-        Training and data options collected in objects.
+    settings : Settings, optional
+        Training options, collected in an object.
+    data_settings : DataSettings, optional
+        Data options, collected in an object.
     labels : array of shape (N,), optional
         Labels of in-memory data. The supervised methods need them; the others only use them to log metrics.
     out : str or Path, optional
@@ -66,10 +68,10 @@ def pretrain(
         override the objects. `encoder`, `augment`, `method` and `mix` take a name or an object:
 
         - encoder: an nn.Module from samples (N, ...) to features (N, F). It is trained in place, starting from its
-          current weights.
-        - augment: a function from a batch to one view of it. It should draw independently for each sample, from
+          current weights; afterwards it is on the CPU, in evaluation mode.
+        - augment: a function that maps a batch to one view of it. It should draw independently for each sample, from
           torch's generators, which the run seeds.
-        - method: a factory for your own `imix.methods.Method`, called as ``method(encoder, mix, width=F)``.
+        - method: a factory for a custom `imix.methods.Method`, called as ``method(encoder, mix, width=F)``.
         - mix: a mixing operator, from a batch to (mixed batch, `Mix`).
 
     Returns
@@ -139,7 +141,7 @@ def _pretrain(
 
 
 def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
-    """Refuse a folder that holds anything but a run, or a run that may not be touched."""
+    """Raise InputError if the folder contains other files, or a run that is neither resumed nor overwritten."""
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
             raise InputError(f"cannot create the run folder {str(folder)!r}: {str(path)!r} is a file")
@@ -148,16 +150,16 @@ def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
         read_config(folder)
     if in_use and not (resume or overwrite):
         raise InputError(
-            f"{str(folder)!r} already holds a run; use --resume to continue it or --overwrite to replace it"
+            f"{str(folder)!r} already contains a run; use --resume to continue it or --overwrite to replace it"
         )
     if resume and overwrite:
-        raise InputError("--resume and --overwrite exclude each other")
+        raise InputError("--resume and --overwrite are mutually exclusive")
 
 
 def _open_folder(folder: Path, config: RunConfig, overwrite: bool, locks: ExitStack) -> dict[str, Any] | None:
     """Prepare the folder; returns the state to resume from, if it has a checkpoint of the same run.
 
-    The folder stays locked against other trainings as long as `locks` is open.
+    The folder stays locked against other training processes as long as `locks` is open.
     """
     if distributed.rank() == 0:
         folder.mkdir(parents=True, exist_ok=True)
@@ -178,21 +180,21 @@ def _open_folder(folder: Path, config: RunConfig, overwrite: bool, locks: ExitSt
 
 
 def _check_same_run(folder: Path, stored: RunConfig, config: RunConfig) -> None:
-    """Refuse to resume a run with other settings or data, and name the difference."""
-    refusal = f"cannot resume {str(folder)!r}"
+    """Raise InputError if settings or data differ from those of the stored run, and name the difference."""
+    prefix = f"cannot resume {str(folder)!r}"
     for before, now in zip(_identity(stored), _identity(config), strict=True):
         for name in now | before:
             if before.get(name) == now.get(name) or name in RESUME_SAFE_SETTINGS:
                 continue
             if name == "table":
-                raise InputError(f"{refusal}: its table had other columns or values")
+                raise InputError(f"{prefix}: its table had different columns or values")
             if name == "fingerprint":
                 if before.get(name) and now.get(name):  # streamed data has none
-                    raise InputError(f"{refusal}: its data had other values")
+                    raise InputError(f"{prefix}: its data was different")
                 continue
-            given = f"now it is {now.get(name)!r}"
-            hint = "; a run cannot be made longer, because its learning rate depends on it" if name == "epochs" else ""
-            raise InputError(f"{refusal}: its {name} was {before.get(name)!r}, {given}{hint}")
+            current = f"now it is {now.get(name)!r}"
+            hint = "; epochs cannot change: the learning rate schedule depends on them" if name == "epochs" else ""
+            raise InputError(f"{prefix}: its {name} was {before.get(name)!r}, {current}{hint}")
 
 
 def _identity(config: RunConfig) -> list[dict[str, Any]]:
@@ -238,7 +240,7 @@ def startup_messages(data: Data, setup: TrainingSetup) -> list[str]:
     if settings.method == "moco" and settings.queue > n:
         smaller = 1 << max(0, (n // 2).bit_length() - 1)
         messages.append(
-            f"the queue holds {settings.queue / n:.3g} keys per sample; a smaller one (--queue {smaller}) may do better"
+            f"the queue holds {settings.queue / n:.3g} keys per sample; a smaller one (--queue {smaller}) may be better"
         )
     if setup.device.type == "cpu" and len(shape) == 3 and max(shape[1:]) > SMALL_IMAGE_SIZE:
         messages.append(
@@ -268,7 +270,7 @@ def _headline(data: Data, setup: TrainingSetup) -> str:
         f"{data.train.shape or '(several fields)'}, "
         f"{views}effective batch {batch_size} = {world} rank(s) x {batch_size // world}, "
         f"{setup.settings.epochs} epochs x {steps} steps"
-        f"{f' ({left_out} random samples left out of each epoch)' if left_out else ''}, "
-        f"encoder {setup.encoder_name} ({weights / 1e6:.2f} M weights, {setup.learner.width} features), "
+        f"{f' ({left_out} random samples skipped in each epoch)' if left_out else ''}, "
+        f"encoder {setup.encoder_name} ({weights / 1e6:.2f} M parameters, {setup.learner.width} features), "
         f"{setup.device}, {precision}"
     )

@@ -10,7 +10,7 @@ DEFAULT_LR = {"sgd": 0.125, "adamw": 0.001}  # for a batch of 256
 def learning_rate(settings: Settings, batch_size: int, epoch: int, step: int, steps_per_epoch: int) -> float:
     """The learning rate: scaled by batch/256, linear warm-up by step, then decay by epoch.
 
-    The warm-up ends at the value that the schedule has then.
+    The warmup ends at the value of the schedule in that epoch.
     """
     warmup = warmup_epochs(settings)
     peak = (settings.lr or DEFAULT_LR[settings.optimizer]) * batch_size / 256
@@ -20,7 +20,7 @@ def learning_rate(settings: Settings, batch_size: int, epoch: int, step: int, st
 
 
 def warmup_epochs(settings: Settings) -> int:
-    """As set; by default 10 for runs of more than 500 epochs, otherwise 5, and at most half of the run."""
+    """Return `settings.warmup`, or by default 10 above 500 epochs and 5 otherwise, at most half of the run."""
     if settings.warmup is not None:
         return settings.warmup
     return min(10 if settings.epochs > 500 else 5, settings.epochs // 2)

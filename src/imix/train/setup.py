@@ -42,7 +42,7 @@ class TrainingSetup:
     view: Augment  # makes one view of a batch
     use_cuda_graph: bool
     batch_size: int  # of all ranks together
-    user_supplied: dict[str, str]  # names of the user's own method, mix and augment
+    user_supplied: dict[str, str]  # names of the user-supplied method, mix and augment
 
     @property
     def steps_per_epoch(self) -> int:
@@ -102,7 +102,7 @@ def build_setup(data: Data, settings: Settings, components: Components = Compone
         width = _feature_width(model, source, device, user_supplied=encoder is not None)
         mix = build_mix(settings) if mix is None else mix
         if method is None:
-            learner = build_method(settings, trained, mix, width, data.train.classes)
+            learner = build_method(settings, trained, mix, width, data.train.n_classes)
         else:
             learner = method(trained, mix, width=width)
         if not isinstance(learner, Method):
@@ -124,29 +124,29 @@ def global_batch_size(settings: Settings, n: int) -> int:
     batch_size = min(settings.batch_size, n // world * world)
     if batch_size // world < 2:
         raise InputError(
-            f"batch normalization and contrast need at least 2 samples per rank; a batch of {batch_size} on {world} "
+            f"batch normalization and the loss need at least 2 samples per rank; a batch of {batch_size} on {world} "
             f"rank(s) has fewer (batch_size={settings.batch_size}, {n} samples)"
         )
     return batch_size
 
 
 def build_mix(settings: Settings) -> MixOperator | None:
-    """The mixing operator that the settings name, or None."""
+    """Build the mixing operator named in the settings, or return None."""
     operators = {"mixup": MixUp, "cutmix": CutMix}
     if settings.mix == "none":
         return None
     return operators[settings.mix](settings.alpha, settings.per_sample, settings.fold)
 
 
-def build_method(settings: Settings, encoder: nn.Module, mix: MixOperator | None, width: int, classes: int) -> Method:
-    """The method that the settings name, around an encoder with `width` features; `classes` is 0 without labels."""
+def build_method(settings: Settings, encoder: nn.Module, mix: MixOperator | None, width: int, n_classes: int) -> Method:
+    """Build the method named in the settings for an encoder of `width` features; `n_classes` is 0 without labels."""
     head, dim = settings.head, settings.dim
-    if settings.supervised and not classes:
+    if settings.supervised and not n_classes:
         raise InputError(
             f"method {settings.method!r} needs labels and the data has none; npair, simclr, moco and byol do not"
         )
     if settings.method == "supervised":
-        return Supervised(encoder, mix, classes=classes, width=width)
+        return Supervised(encoder, mix, n_classes=n_classes, width=width)
     if settings.method == "moco":
         return MoCo(
             encoder,
@@ -188,8 +188,8 @@ def _prepare_source(data: Data, model: nn.Sequential, device: torch.device) -> S
     source, preprocess = data.train, model[0]
     if isinstance(preprocess, Standardize):
         use_test = data.test is not None and data.settings.standardize == "all"
-        parts = [source, data.test if use_test else None]
-        inputs = [_inputs_for_statistics(part) for part in parts if part is not None]
+        sources = [source, data.test if use_test else None]
+        inputs = [_inputs_for_statistics(source) for source in sources if source is not None]
         preprocess.fit(concatenate([to_float(part) for part in inputs]) if len(inputs) > 1 else inputs[0])
         if len(source.shape or ()) != 3 and isinstance(source, TensorSource):
             source = TensorSource(preprocess(source.inputs), source.labels)
@@ -231,11 +231,11 @@ def _try_mixing(learner: Method, plain_view: Augment, source: Source, device: to
 
 
 def _check_labels(learner: Method, source: Source, data_name: str, method: str) -> None:
-    """Refuse to train a supervised method with missing labels or a single class."""
+    """Raise InputError if a supervised method has missing labels or a single class."""
     if not learner.supervised:
         return
     if source.labels is None or int(source.labels.min()) < 0:
         missing = len(source) if source.labels is None else int((source.labels < 0).sum())
-        raise InputError(f"method {method!r} needs labels; {missing} rows have none")
-    if source.classes < 2:
+        raise InputError(f"method {method!r} needs labels; {missing} samples have none")
+    if source.n_classes < 2:
         raise InputError(f"all samples of {data_name} belong to one class; a supervised method needs at least two")

@@ -43,7 +43,7 @@ class TrainingStep:
         self.device, self.bf16 = device, bf16
         self.graph = CudaGraph(self.run, device) if use_cuda_graph else None
         if self.graph is not None:
-            self.lr = torch.zeros((), device=device)  # a graph reads it from memory; a number would be captured
+            self.lr = torch.zeros((), device=device)  # a graph reads it from memory; a Python number would be constant
 
     def __call__(self, batch: Batch, labels: Tensor | None, lr: float, seed: tuple[int, ...]) -> Tensor:
         """Take a step with this learning rate, with all random numbers drawn from this seed."""
@@ -84,7 +84,7 @@ def prepare(setup: TrainingSetup) -> Views:
 def training_step(
     make_views: MakeViews, network: Callable[..., Tensor], optimizer: torch.optim.Optimizer, setup: TrainingSetup
 ) -> Iterator[TrainingStep]:
-    """The training step, compiled and captured as the settings say; the caller's random state is restored at the end.
+    """Yield the training step, compiled and captured according to the settings; restore the random state afterwards.
 
     Views and network are compiled separately, because only the network has gradients. Views that a single kernel makes
     are not compiled.
@@ -98,7 +98,7 @@ def training_step(
             make_views = make_views if _is_one_kernel(make_views, device) else compile(make_views)
             compiler_options.enter_context(warnings.catch_warnings())
             warnings.filterwarnings("ignore", "Torchinductor does not support code generation for complex")
-            # Compilation that was not asked for must not fail a run: fall back to eager mode.
+            # Compilation that was not requested must not fail a run: fall back to eager mode.
             fallback = settings.compile is None
             compiler_options.enter_context(torch._dynamo.config.patch(suppress_errors=fallback))
         yield TrainingStep(

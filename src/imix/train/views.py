@@ -1,4 +1,4 @@
-"""Views: how one view of a batch is made, by settings and type of data, and all the views that a method takes."""
+"""Builds the function that makes one view of a batch, and the module that makes all views that a method takes."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ from imix.augment import Augment, Masking, Resampling, compose, image, no_augmen
 from imix.augment.audio import AudioViews
 from imix.batch import Batch, checked_size, concatenate, map_fields, size, split, to_channels_last, to_float
 from imix.data import Data, TensorSource
-from imix.encoders.mel import LogMel, Reals
+from imix.encoders.mel import AsReals, LogMel
 from imix.errors import InputError
 from imix.mix import InputMix
 from imix.settings import Settings
@@ -17,39 +17,39 @@ IMAGE_VIEWS = {"cifar": image.cifar, "imagenet": image.imagenet}
 
 
 class Views(nn.Module):
-    """As many views of a batch as a method takes, with InputMix applied if asked.
+    """Make all views of a batch that a method takes, and apply InputMix if enabled.
 
-    imix's own augmentations draw independently for each sample, so one call on the repeated batch makes all views
+    Built-in augmentations draw independently for each sample, so one call on the repeated batch makes all views
     (`in_one_call`): half the kernels to launch or compile. A user-supplied augmentation is called once per view,
     because it may draw once per batch.
     """
 
     def __init__(
-        self, view: Augment, count: int = 2, input_mix: InputMix | None = None, *, in_one_call: bool = False
+        self, view: Augment, n_views: int = 2, input_mix: InputMix | None = None, *, in_one_call: bool = False
     ) -> None:
         super().__init__()
-        self.view, self.count, self.input_mix, self.in_one_call = view, count, input_mix, in_one_call
+        self.view, self.n_views, self.input_mix, self.in_one_call = view, n_views, input_mix, in_one_call
 
     @torch.no_grad()
     def forward(self, batch: Batch) -> list[Batch]:
         """The views of a batch, each with as many samples as the batch."""
         batch, n = to_float(batch), size(batch)
         if self.in_one_call:
-            views = [self.view(concatenate([batch] * self.count))]
+            views = [self.view(concatenate([batch] * self.n_views))]
         else:  # copies, because a user's augmentation may work in place
-            views = [self.view(map_fields(torch.clone, batch)) for _ in range(self.count)]
+            views = [self.view(map_fields(torch.clone, batch)) for _ in range(self.n_views)]
             if (returned := checked_size(*views)) != n:
                 raise InputError(f"an augmentation must return as many samples as it gets; got {returned} for {n}")
         if self.input_mix is not None:
             views = [self.input_mix(concatenate(views))]
-        return [part for view in views for part in split(map_fields(to_channels_last, view), n)]
+        return [chunk for view in views for chunk in split(map_fields(to_channels_last, view), n)]
 
 
 def build_view(settings: Settings, data: Data, preprocess: nn.Module, augment: Augment | None = None) -> Augment:
     """A function from a batch to one view of it, as the method sees it.
 
     `augment` overrides the augmentation that the settings name. Audio becomes mel spectrograms, or complex spectra if
-    waveforms are mixed. Images are standardized after augmentation, streamed rows before; rows in memory already are.
+    waveforms are mixed. Images are standardized after augmentation, streamed rows before, and rows in memory earlier.
     """
     name = settings.augment or data.augment
     if data.clip is None:
@@ -65,7 +65,7 @@ def build_view(settings: Settings, data: Data, preprocess: nn.Module, augment: A
         raise InputError("mix_waveforms blends waveforms and cutmix cuts spectrograms; choose one")
     assert isinstance(preprocess, LogMel)
     spectrum, mel = preprocess
-    after_spectrum = Reals() if settings.mix_waveforms else mel
+    after_spectrum = AsReals() if settings.mix_waveforms else mel
     if augment is None and name == "audio":
         return AudioViews(data.clip, data.noise, after_spectrum)
     augment = build_augment(settings, data) if augment is None else augment
@@ -95,14 +95,14 @@ def _image_steps(settings: Settings, data: Data) -> list[nn.Module]:
     sample = data.train.sample(64)
     if sample.is_floating_point() and not (sample.min() >= 0 and sample.max() <= 1):
         raise InputError(
-            f"augment={name!r} needs bytes or floats in 0..1; {data.name} has values from {sample.min():g} to "
+            f"augment={name!r} needs uint8 or floats in [0, 1]; {data.name} has values from {sample.min():g} to "
             f"{sample.max():g}"
         )
     return list(IMAGE_VIEWS[name]((shape[1], shape[2])))
 
 
 def _cells(settings: Settings, data: Data) -> list[int] | None:
-    """The table column of each number of a row, -1 for columns that are not augmented; None if data is no table."""
+    """The table column of each number of a row, -1 for columns that are not augmented; None without a table."""
     if data.table is None:
         if settings.augment_columns:
             raise InputError(f"augment_columns names columns of a table; {data.name} is not a table")

@@ -213,7 +213,7 @@ def test_subfolders_are_classes_and_samples_are_named_by_file(tones):
     data = load(tones)
     assert (len(data.train), list(data.class_names), data.augment) == (12, ["high", "low"], "audio")
     assert data.train.labels.tolist() == [0] * 6 + [1] * 6
-    assert data.names[0].endswith("high/more/0.flac") and data.names[-1].endswith("low/5.wav")
+    assert data.sample_names[0].endswith("high/more/0.flac") and data.sample_names[-1].endswith("low/5.wav")
 
 
 def test_a_file_outside_of_subfolders_disables_labels(tones, capsys):
@@ -225,7 +225,7 @@ def test_a_file_outside_of_subfolders_disables_labels(tones, capsys):
 def test_the_background_noise_folder_is_noise_and_not_a_class(tones_with_noise):
     data = load(tones_with_noise)
     assert (len(data.train), list(data.class_names)) == (12, ["high", "low"])
-    assert not any(name.endswith("hiss.wav") for name in data.names)
+    assert not any(name.endswith("hiss.wav") for name in data.sample_names)
     assert (data.noise.shape, data.noise.dtype) == ((1, 1, 4800), torch.int16)
 
 
@@ -238,7 +238,7 @@ def test_noise_is_cut_into_clips_and_short_noise_is_padded(tones):
 
 
 @pytest.mark.parametrize("content", [b"", b"not an audio file"])
-def test_broken_noise_files_are_reported_and_left_out(tones_with_noise, content, capsys):
+def test_broken_noise_files_are_reported_and_skipped(tones_with_noise, content, capsys):
     (tones_with_noise / "_background_noise_" / "broken.wav").write_bytes(content)
     assert len(load(tones_with_noise).noise) == 1
     assert "broken.wav" in capsys.readouterr().err
@@ -255,7 +255,7 @@ def test_test_clips_are_read_from_a_second_folder(tones, tmp_path):
         write_audio(tmp_path / "others" / name / "0.wav", tone(440, 2, 8000), rate=8000)
     data = load(tones, DataSettings(test=str(tmp_path / "others")))
     assert (len(data.test), data.test.shape, data.test.labels.tolist()) == (2, (1, 4800), [0, 1])
-    assert len(data.names) == 14 and data.names[12].endswith("others/high/0.wav")
+    assert len(data.sample_names) == 14 and data.sample_names[12].endswith("others/high/0.wav")
 
 
 def test_a_test_folder_that_overlaps_the_training_folder_is_an_error(tones):
@@ -272,20 +272,20 @@ def test_a_class_that_only_occurs_in_test_clips_is_an_error(tones, tmp_path):
 
 @pytest.mark.parametrize("kind", BROKEN_KINDS)
 @pytest.mark.parametrize("data_settings", [DataSettings(), SHORT_CLIPS])
-def test_broken_files_are_reported_and_left_out(tones, kind, data_settings, capsys):
+def test_broken_files_are_reported_and_skipped(tones, kind, data_settings, capsys):
     write_broken(tones / "low" / "00.wav", kind)
     data = load(tones, data_settings)
     message = capsys.readouterr().err
-    assert "low/00.wav" in message and "left out 1 of 13 audio files" in message
-    assert (len(data.train), len(data.names), data.train.labels.tolist()) == (12, 12, [0] * 6 + [1] * 6)
+    assert "low/00.wav" in message and "skipped 1 of 13 audio files" in message
+    assert (len(data.train), len(data.sample_names), data.train.labels.tolist()) == (12, 12, [0] * 6 + [1] * 6)
     assert data.train.inputs.abs().amax((1, 2)).min() > 10_000
-    assert not any(name.endswith("00.wav") for name in data.names)
+    assert not any(name.endswith("00.wav") for name in data.sample_names)
 
 
 def test_broken_files_are_counted_once(tones, capsys):
     write_broken(tones / "low" / "00.wav", "text")
     load(tones)
-    assert capsys.readouterr().err.count("left out 1 of 13 audio files") == 1
+    assert capsys.readouterr().err.count("skipped 1 of 13 audio files") == 1
 
 
 def test_broken_files_are_reported_when_the_cache_is_used_too(tones, capsys):
@@ -294,8 +294,8 @@ def test_broken_files_are_reported_when_the_cache_is_used_too(tones, capsys):
     capsys.readouterr()
     again = load(tones)
     message = capsys.readouterr().err
-    assert torch.equal(first.train.inputs, again.train.inputs) and first.names == again.names
-    assert message.count("left out 1 of 13 audio files") == 1 and "low/00.wav" in message
+    assert torch.equal(first.train.inputs, again.train.inputs) and first.sample_names == again.sample_names
+    assert message.count("skipped 1 of 13 audio files") == 1 and "low/00.wav" in message
 
 
 def test_too_many_broken_files_are_an_error_and_leave_no_cache_file(tones, cache):
@@ -343,7 +343,7 @@ NAMES = ["a b.wav", 'it\'s "so".wav', "two\nlines.wav", "tab\t.wav", "ü 語 �
 def test_unusual_file_names_are_kept(tmp_path, name):
     write_audio(tmp_path / name / name, tone(440, 0.5))
     data = load(tmp_path)
-    assert data.names == [str(tmp_path / name / name)] and list(data.class_names) == [name]
+    assert data.sample_names == [str(tmp_path / name / name)] and list(data.class_names) == [name]
     assert data.train.inputs.abs().max() > 16_000
 
 
@@ -409,7 +409,7 @@ def test_decoded_clips_are_cached(tones, forbid_decoding):
     first = load(tones)
     forbid_decoding()
     again = load(tones)
-    assert torch.equal(first.train.inputs, again.train.inputs) and first.names == again.names
+    assert torch.equal(first.train.inputs, again.train.inputs) and first.sample_names == again.sample_names
 
 
 def test_another_number_of_mel_bands_uses_the_same_cached_clips(tones, forbid_decoding, cache):
@@ -441,7 +441,7 @@ def test_changed_files_are_decoded_again(tones, change):
     else:
         path.rename(tones / "low" / "9.wav")
     data = load(tones)
-    assert len(data.train) == {"added": 13, "deleted": 11}.get(change, 12) == len(data.names)
+    assert len(data.train) == {"added": 13, "deleted": 11}.get(change, 12) == len(data.sample_names)
     assert data.train.inputs.shape != before.shape or not torch.equal(data.train.inputs, before)
 
 
@@ -530,5 +530,5 @@ def test_a_file_that_becomes_readable_is_decoded_again(tmp_path, monkeypatch):
 
 def test_a_fraction_of_the_clips_keeps_names_and_noise(tones_with_noise):
     data = load(tones_with_noise, DataSettings(fraction=0.5))
-    assert (len(data.train), len(data.names), len(data.noise)) == (6, 6, 1)
+    assert (len(data.train), len(data.sample_names), len(data.noise)) == (6, 6, 1)
     assert data.train.labels.tolist() == [0] * 3 + [1] * 3

@@ -33,7 +33,7 @@ def test_subfolders_are_classes_and_samples_are_named_by_file(animals):
     assert (len(data.train), data.train.shape, list(data.class_names)) == (12, (3, 40, 40), ["cat", "dog"])
     assert data.train.labels.tolist() == [0] * 6 + [1] * 6
     assert data.train.inputs.dtype == torch.uint8
-    assert data.names[0].endswith("cat/0.png") and data.names[-1].endswith("dog/more/5.jpg")
+    assert data.sample_names[0].endswith("cat/0.png") and data.sample_names[-1].endswith("dog/more/5.jpg")
 
 
 def test_images_outside_of_subfolders_disable_labels(tmp_path):
@@ -103,14 +103,14 @@ def test_wide_images_are_center_cropped_without_distortion(tmp_path):
     assert decode(tmp_path / "wide.png", 20).min() == 255
 
 
-def test_broken_files_are_reported_and_left_out(animals, capsys):
+def test_broken_files_are_reported_and_skipped(animals, capsys):
     (animals / "cat" / "empty.png").write_bytes(b"")
     content = (animals / "dog" / "more" / "0.jpg").read_bytes()
     (animals / "dog" / "more" / "cut.jpg").write_bytes(content[: len(content) // 2])
     data = load(animals)
     message = capsys.readouterr().err
-    assert "empty.png" in message and "cut.jpg" in message and "left out 2 of 14 images" in message
-    assert (len(data.train), len(data.names), data.train.labels.tolist()) == (12, 12, [0] * 6 + [1] * 6)
+    assert "empty.png" in message and "cut.jpg" in message and "skipped 2 of 14 images" in message
+    assert (len(data.train), len(data.sample_names), data.train.labels.tolist()) == (12, 12, [0] * 6 + [1] * 6)
 
 
 def test_too_many_broken_files_are_an_error(animals):

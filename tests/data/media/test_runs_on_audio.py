@@ -188,7 +188,7 @@ def test_image_augmentation_is_an_error_for_audio(tones, name):
 
 @pytest.mark.parametrize("augment", [None, "none"])
 @pytest.mark.parametrize("steps", [{"masking": 1.0}, {"resampling": 1.0}])
-def test_masking_and_resampling_of_audio_are_applied_or_refused(tones, augment, steps):
+def test_masking_and_resampling_of_audio_are_applied_or_rejected(tones, augment, steps):
     data = load(tones, SHORT_CLIPS)
     waves = to_float(data.train.inputs)
     views = []

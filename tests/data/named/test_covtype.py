@@ -30,7 +30,7 @@ def covtype_rows(tmp_path, monkeypatch):
 
 def test_covtype_has_the_columns_split_and_groups_of_the_paper(covtype_rows, tmp_path):
     data = load("covtype", DataSettings(data_dir=str(tmp_path), standardize="none"))
-    assert (len(data.train), len(data.test), data.train.classes) == (12, 28, 7)
+    assert (len(data.train), len(data.test), data.train.n_classes) == (12, 28, 7)
     assert data.table.groups == (10, 4, 40)
     rows = torch.cat([data.train.inputs, data.test.inputs])
     assert torch.equal(rows, torch.from_numpy(covtype_rows[:, :54]).float())

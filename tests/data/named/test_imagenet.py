@@ -15,7 +15,7 @@ def test_imagenet_reads_train_and_val_and_imagenet100_draws_fixed_classes(tmp_pa
                 write_image(tmp_path / part / f"n{number:04d}" / f"{i}.png", size=(30, 40))
     data_settings = DataSettings(data_dir=str(tmp_path), image_size=16)
     full = load("imagenet", data_settings)
-    assert (len(full.train), len(full.test), full.train.classes, full.name) == (16, 8, 8, "imagenet")
+    assert (len(full.train), len(full.test), full.train.n_classes, full.name) == (16, 8, 8, "imagenet")
     with pytest.raises(InputError, match=r"needs at least 100 classes; .* has 8"):
         load("imagenet100", data_settings)
     monkeypatch.setattr(imagenet100, "N_CLASSES", 3)

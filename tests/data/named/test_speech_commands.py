@@ -39,15 +39,15 @@ def write_speech_commands(folder, clips=6):
 def test_the_official_split_is_used(tmp_path):
     data = load("speech_commands", DataSettings(data_dir=str(write_speech_commands(tmp_path / "data"))))
     assert (len(data.train), len(data.test), data.train.shape) == (20 + 2, 5, (1, SAMPLE_RATE))
-    assert not any("/1_nohash" in name for name in data.names)
-    assert all("/0_nohash" in name for name in data.names[22:])
-    assert not any("/0_nohash" in name for name in data.names[:22])
+    assert not any("/1_nohash" in name for name in data.sample_names)
+    assert all("/0_nohash" in name for name in data.sample_names[22:])
+    assert not any("/0_nohash" in name for name in data.sample_names[:22])
 
 
 def test_other_words_are_labeled_unknown(tmp_path):
     data = load("speech_commands", DataSettings(data_dir=str(write_speech_commands(tmp_path / "data"))))
     assert list(data.class_names) == ["go", "no", "silence", "unknown", "yes"]
-    for part, names in ((data.train, data.names[:20]), (data.test, data.names[22:])):
+    for part, names in ((data.train, data.sample_names[:20]), (data.test, data.sample_names[22:])):
         class_names = [data.class_names[label] for label in part.labels.tolist()]
         folders = [name.split("/")[-2] for name in names]
         assert class_names[: len(names)] == [word if word in ("yes", "no", "go") else "unknown" for word in folders]
@@ -59,7 +59,7 @@ def test_ten_percent_silent_clips_are_added_to_the_training_clips_only(tmp_path)
     assert silent.sum() == int(0.1 * 35) == 3
     assert [data.class_names[label] for label in data.train.labels[silent]] == ["silence"] * 3
     assert data.test.inputs.any(2).all() and list(data.class_names).index("silence") not in data.test.labels
-    assert data.names[35:38] == ["silence"] * 3
+    assert data.sample_names[35:38] == ["silence"] * 3
 
 
 def test_silent_clips_keep_their_labels_if_a_file_is_broken(tmp_path):
@@ -68,7 +68,7 @@ def test_silent_clips_keep_their_labels_if_a_file_is_broken(tmp_path):
     for _ in range(2):  # decoded, and from the cache
         data = load("speech_commands", DataSettings(data_dir=str(folder)))
         silent = [not clip.any() for clip in data.train.inputs]
-        assert silent == [name == "silence" for name in data.names[:21]] and sum(silent) == 2
+        assert silent == [name == "silence" for name in data.sample_names[:21]] and sum(silent) == 2
 
 
 def test_the_background_noise_is_loaded(tmp_path):

@@ -77,7 +77,7 @@ def find_audio(folder: Path) -> list[Path]:
 def read_clips(paths: Sequence[Path], clip: Clip, n_silent: int = 0) -> tuple[TensorSource, list[Path]]:
     """Read files as int16 clips (N, 1, L), followed by `n_silent` silent ones; also return the files that were read.
 
-    The decoded array is cached on disk. Its name is a hash of the paths, sizes and times of the files.
+    The decoded array is cached on disk. Its name is a hash of the files' paths, sizes and modification times.
     """
     stats = [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns, stat.st_ctime_ns) for path in paths]
     content = repr((CACHE_FORMAT, asdict(replace(clip, n_mels=0)), n_silent, stats))
@@ -97,7 +97,7 @@ def read_noise(folder: Path, clip: Clip) -> Tensor | None:
     pieces = []
     for path, wave in decoded(paths, lambda path: decode(path, clip.sample_rate)):
         if isinstance(wave, Exception):
-            print(f"left out {str(path)!r}: {first_line(wave)}", file=sys.stderr)
+            print(f"skipped {str(path)!r}: {first_line(wave)}", file=sys.stderr)
             continue
         wave = np.pad(wave, (0, max(0, clip.samples - len(wave))))
         pieces.append(wave[: len(wave) // clip.samples * clip.samples].reshape(-1, 1, clip.samples))
@@ -120,7 +120,7 @@ def decode(path: Path, sample_rate: int, samples: int | None = None) -> np.ndarr
         frames = file.read(-1 if n_frames < 0 else start - skipped + n_frames, dtype="float32", always_2d=True)
         wave = frames[start - skipped :].mean(1)
     if not len(wave):
-        raise InputError("it is empty")
+        raise InputError("the file is empty")
     if not np.isfinite(wave).all():
         raise InputError("it has NaN or infinite values")
     if file_rate != sample_rate:
@@ -144,16 +144,16 @@ def _load_cached(array_path: Path, index_path: Path, shape: tuple[int, ...]) -> 
     if not is_valid or not isinstance(indices, list) or len(indices) > shape[0]:
         return None
     for name in left_out:
-        print(f"left out {name!r}", file=sys.stderr)
+        print(f"skipped {name!r}", file=sys.stderr)
     if left_out:
-        print(f"left out {len(left_out)} of {len(left_out) + len(indices)} audio files", file=sys.stderr)
+        print(f"skipped {len(left_out)} of {len(left_out) + len(indices)} audio files", file=sys.stderr)
     return array, indices
 
 
 def _decode_clips(
     paths: Sequence[Path], clip: Clip, shape: tuple[int, ...], array_path: Path, index_path: Path
 ) -> tuple[np.ndarray, list[int]]:
-    """Decode files into an array on disk, or in memory if the cache is not writable; as `_load_cached`."""
+    """Decode files into an array on disk, or in memory if the cache is not writable; same result as `_load_cached`."""
     unfinished = array_path.with_name(f".{array_path.name}.{os.getpid()}")
     try:
         array = _allocate(unfinished, shape)
@@ -199,7 +199,7 @@ def _to_int16(wave: np.ndarray) -> np.ndarray:
 
 
 def _common_seconds(paths: Sequence[Path]) -> float:
-    """The length that 90% of the files do not exceed, rounded up to tenths of a second."""
+    """Return the 90th percentile of the file lengths, rounded up to tenths of a second."""
     import soundfile
 
     lengths = []

@@ -1,6 +1,6 @@
 """Folders of image or audio files: finding files, decoding them in threads, and labeling them by subfolder.
 
-Files that cannot be decoded are reported and left out; too many of them are an error.
+Files that cannot be decoded are reported and skipped; too many of them are an error.
 """
 
 import os
@@ -19,9 +19,9 @@ from imix.errors import InputError, first_line
 from imix.progress import ProgressLine
 from imix.settings import DataSettings
 
-MAX_BROKEN = 5  # files that may be broken, or this fraction of the files if that is more:
+MAX_BROKEN = 5  # allowed number of broken files, or this fraction of all files if that is more:
 MAX_BROKEN_FRACTION = 0.01
-# Usual names of folders with the parts of a data set, from the most to the least suitable for training.
+# Common names of split folders, from the most to the least suitable for training.
 SPLIT_NAMES = ("train", "training", "validation", "valid", "val", "dev", "testing", "test")
 PREFETCHED_FILES = 2048
 
@@ -55,7 +55,7 @@ def _walk(roots: Sequence[Path], suffixes: tuple[str, ...], exclude: str) -> Ite
     for root in roots:
         for folder, subfolders, names in os.walk(root, onerror=raise_error, followlinks=True):
             subfolders[:] = sorted(name for name in subfolders if not name.startswith(".") and name != exclude)
-            # Visit links last, so that a folder is found by its own path and not by that of a link to it.
+            # Visit links last, so that a folder is reached by its real path and not through a link.
             subfolders.sort(key=lambda name: os.path.islink(os.path.join(folder, name)))
             if (real_path := os.path.realpath(folder)) in visited:  # links can form cycles
                 subfolders.clear()
@@ -74,7 +74,7 @@ def read_files(
     """Read a folder, and the folder `data_settings.test` if it is set.
 
     If all files are in subfolders, the subfolders are the classes. `build_source` turns files into samples; it also
-    returns the files without those that it left out.
+    returns the files that it did not skip.
     """
     test_folder = None if data_settings.test is None else Path(data_settings.test)
     if test_folder is not None:
@@ -99,7 +99,7 @@ def read_files(
         test,
         [] if class_names is None else [str(name) for name in class_names],
         data_settings,
-        names=[str(path) for path in (*train_files, *test_files)],
+        sample_names=[str(path) for path in (*train_files, *test_files)],
     )
 
 
@@ -130,31 +130,31 @@ def prefetch(function: Callable[[Item], Result], items: Iterable[Item], max_wait
         pool.shutdown(cancel_futures=True)
 
 
-def decode_all(paths: Sequence[Path], decode: Decode, out: np.ndarray, kind: str) -> list[Path]:
-    """Decode files into the first rows of `out`, and return the files of these rows; broken files are left out."""
+def decode_all(paths: Sequence[Path], decode: Decode, out: np.ndarray, file_type: str) -> list[Path]:
+    """Decode files into the first rows of `out`, and return the files of these rows; broken files are skipped."""
     good: list[Path] = []
     broken: set[Path] = set()
-    progress = ProgressLine("decoding", len(paths), kind)
+    progress = ProgressLine("decoding", len(paths), file_type)
     for path, content in decoded(paths, decode):
         if isinstance(content, Exception):
             broken.add(path)
-            print(f"left out {str(path)!r}: {first_line(content)}", file=sys.stderr)
-            check_broken(broken, len(paths), path, kind)
+            print(f"skipped {str(path)!r}: {first_line(content)}", file=sys.stderr)
+            check_broken(broken, len(paths), path, file_type)
         else:
             out[len(good)] = content
             good.append(path)
         progress(len(good) + len(broken))
     if not good:
-        raise InputError(f"none of the {len(paths)} {kind} can be decoded; the first is {str(paths[0])!r}")
+        raise InputError(f"none of the {len(paths)} {file_type} can be decoded; the first is {str(paths[0])!r}")
     if broken:
-        print(f"left out {len(broken)} of {len(paths)} {kind}", file=sys.stderr)
+        print(f"skipped {len(broken)} of {len(paths)} {file_type}", file=sys.stderr)
     return good
 
 
-def check_broken(broken: set[Path], total: int, last: Path, kind: str) -> None:
+def check_broken(broken: set[Path], total: int, last: Path, file_type: str) -> None:
     """Raise an error if too many files are broken."""
     if len(broken) > max(MAX_BROKEN, MAX_BROKEN_FRACTION * total):
-        raise InputError(f"{len(broken)} {kind} cannot be decoded; the last is {str(last)!r}")
+        raise InputError(f"{len(broken)} {file_type} cannot be decoded; the last is {str(last)!r}")
 
 
 def _check_separate(train: Path, test: Path) -> None:
@@ -178,8 +178,8 @@ def _check_not_split(folder: Path, files: Sequence[Path]) -> None:
 def _classes(folder: Path, files: Sequence[Path]) -> list[str] | None:
     """The first subfolder of each file, or None if some files are not in a subfolder."""
     parts = [file.relative_to(folder).parts for file in files]
-    loose = [part[0] for part in parts if len(part) == 1]
-    if loose and len(loose) < len(parts):
-        more = f" and {len(loose) - 1} other files are" if len(loose) > 1 else " is"
-        print(f"{folder}: no labels, because {loose[0]!r}{more} not in a subfolder", file=sys.stderr)
-    return None if loose else [part[0] for part in parts]
+    top_level = [part[0] for part in parts if len(part) == 1]
+    if top_level and len(top_level) < len(parts):
+        more = f" and {len(top_level) - 1} other files are" if len(top_level) > 1 else " is"
+        print(f"{folder}: no labels, because {top_level[0]!r}{more} not in a subfolder", file=sys.stderr)
+    return None if top_level else [part[0] for part in parts]

@@ -25,7 +25,7 @@ SIZES = (32, 64, 128, 224)  # default sizes, if the images differ in size
 
 
 class ImageFiles(Source):
-    """Image files that are decoded when they are used, some batches in advance.
+    """Image files that are decoded on access, a few batches ahead.
 
     An image that cannot be decoded is an error. With `skip_broken`, as in training, it is reported and replaced by a
     black image, so that batches keep their size; too many such images are an error.
@@ -77,7 +77,7 @@ class ImageFiles(Source):
         return ImageFiles(self.paths, self.labels, self.size, device, self.skip_broken)
 
     def for_training(self) -> "ImageFiles":
-        """Return the same files, of which a few may be broken."""
+        """Return the same files with `skip_broken=True`."""
         return ImageFiles(self.paths, self.labels, self.size, self.device, skip_broken=True)
 
     def take(self, rows: Tensor) -> "ImageFiles":
@@ -144,7 +144,7 @@ def _build_source(paths: list[Path], size: int) -> tuple[Source, list[Path]]:
 
 
 def _common_size(paths: Sequence[Path]) -> int:
-    """The size of the images if all are squares of one size, or the largest default size that half of them have."""
+    """Return the size of the images if all are equal squares, or the largest default size that half of them reach."""
     from PIL import Image
 
     sides: Counter[int] = Counter()

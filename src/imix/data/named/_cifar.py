@@ -59,7 +59,7 @@ def _read(name: str, files: CifarFiles, class_names: list[str], data_dir: str | 
 
     dataset = torchvision.datasets.CIFAR10 if name == "cifar10" else torchvision.datasets.CIFAR100
     try:
-        parts = [dataset(data_dir or CACHE, train=train, download=data_dir is None) for train in (True, False)]
+        splits = [dataset(data_dir or CACHE, train=train, download=data_dir is None) for train in (True, False)]
     except (RuntimeError, OSError) as error:
         expected = f"{name}.npz, {files.folder} or {files.python_folder}"
         if data_dir is not None:
@@ -67,12 +67,12 @@ def _read(name: str, files: CifarFiles, class_names: list[str], data_dir: str | 
         raise InputError(
             f"cannot download {name} ({first_line(error)}); pass a folder that contains {expected} with --data-dir"
         ) from error
-    (x, y), (x_test, y_test) = ((part.data.transpose(0, 3, 1, 2), np.array(part.targets)) for part in parts)
+    (x, y), (x_test, y_test) = ((split.data.transpose(0, 3, 1, 2), np.array(split.targets)) for split in splits)
     return RawData(x, y, x_test, y_test)
 
 
 def _read_binary(paths: list[Path], label_bytes: int, n_classes: int) -> "tuple[np.ndarray, np.ndarray]":
-    """Images (N, 3, 32, 32) and labels (N,) of files with records of `label_bytes` and the pixels."""
+    """Read images (N, 3, 32, 32) and labels (N,) from records of `label_bytes` bytes followed by the pixels."""
     import numpy as np
 
     record_size = label_bytes + N_PIXELS

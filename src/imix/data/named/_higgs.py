@@ -1,4 +1,4 @@
-"""Code shared by the Higgs subsets: rows drawn from the training part, and UCI's test part (the last 500,000 rows)."""
+"""Code shared by the Higgs subsets: random training rows, and UCI's test split (the last 500,000 rows)."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

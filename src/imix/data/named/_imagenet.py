@@ -49,7 +49,7 @@ def find_folders(name: str, data_settings: DataSettings) -> tuple[Path, Path]:
     """The folders train and val in `data_dir`."""
     if data_settings.data_dir is None:
         raise InputError(f"{name} needs --data-dir FOLDER, a folder that contains ImageNet's folders train and val")
-    train, val = (Path(data_settings.data_dir) / part for part in ("train", "val"))
+    train, val = (Path(data_settings.data_dir) / split for split in ("train", "val"))
     if not (train.is_dir() and val.is_dir()):
         raise InputError(f"{name} needs the folders train and val of ImageNet in data_dir {data_settings.data_dir!r}")
     return train, val

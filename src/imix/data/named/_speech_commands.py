@@ -62,7 +62,7 @@ def load_speech_commands(name: str, archive: str, data_settings: DataSettings) -
         test_clips,
         [str(word) for word in class_names],
         data_settings,
-        names=[*map(str, train_files), *["silence"] * n_silent, *map(str, test_files)],
+        sample_names=[*map(str, train_files), *["silence"] * n_silent, *map(str, test_files)],
         augment="audio",
         clip=clip,
         noise=read_noise(folder, clip),

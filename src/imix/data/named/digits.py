@@ -8,7 +8,7 @@ from imix.settings import DataSettings
 if TYPE_CHECKING:
     from imix.data.arrays import RawData
 
-N_TEST = 500  # a fixed random choice
+N_TEST = 500  # drawn with a fixed seed
 
 
 def load(data_settings: DataSettings) -> "RawData":

@@ -1,4 +1,4 @@
-"""ImageNet-100: a fixed random choice of 100 of ImageNet's classes."""
+"""ImageNet-100: 100 of ImageNet's classes, drawn with a fixed seed."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ DATASET = NamedDataset(
     name="imagenet100",
     title="ImageNet-100",
     kind="images",
-    summary="a fixed random choice of 100 of ImageNet's classes",
+    summary="100 of ImageNet's classes, drawn with a fixed seed",
     availability=AVAILABILITY,
     options=("data_dir", "image_size"),
     n_train=128_000,  # approximately: the classes differ in size

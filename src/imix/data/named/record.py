@@ -24,13 +24,13 @@ class PaperRecipe:
     settings: dict[str, Any]
     """Fields of `imix.Settings` for the paper's full training."""
     short_settings: dict[str, Any] = field(default_factory=dict)
-    """Changes to `settings` for a training that takes minutes."""
+    """Changes to `settings` for a run that takes minutes."""
     short_data_settings: dict[str, Any] = field(default_factory=dict)
-    """Fields of `imix.DataSettings` for a training that takes minutes."""
+    """Fields of `imix.DataSettings` for a run that takes minutes."""
     protocol: Literal["linear", "pinv"] = "linear"
     """How accuracy is measured."""
     standardize: Literal["train", "all"] = "train"
-    """Which samples the inputs are standardized over: the training samples, or training and test samples."""
+    """Samples that mean and std are computed from: the training samples, or training and test samples."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""PASCAL VOC: photographs with boxes around objects. Only used to evaluate a run as the backbone of a detector."""
+"""PASCAL VOC: photographs with bounding boxes. Only used to evaluate a run as the backbone of a detector."""
 
 from typing import Never
 
@@ -19,7 +19,7 @@ DATASET = NamedDataset(
     name="voc",
     title="PASCAL VOC",
     kind="detection",
-    summary="photographs with boxes around objects, for `imix evaluate --protocol detection`",
+    summary="photographs with bounding boxes, for `imix evaluate --protocol detection`",
     availability="read from --data-dir",
     options=("data_dir",),
     n_train=16_551,  # trainval of 2007 and 2012

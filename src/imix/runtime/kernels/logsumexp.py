@@ -1,4 +1,4 @@
-"""`log_sum_exp` as Triton kernels: similarities are computed tile by tile, in both directions, and never stored.
+"""`log_sum_exp` as Triton kernels: similarities are computed tile by tile in both passes, and never stored.
 
 Tensor cores multiply half-precision numbers. Each float32 number is stored as the sum of two of them, the rounded value
 and the remainder. A product takes three half-precision products; the fourth is below the precision of float32.
@@ -184,7 +184,7 @@ class LogSumExp(torch.autograd.Function):
         return grad_q, grad_k, None
 
 
-@torch.compiler.disable  # the tile size is found by trying, which cannot be compiled
+@torch.compiler.disable  # the tile size is found by trial and error, which cannot be compiled
 def log_sum_exp(q: Tensor, k: Tensor, self_index: Tensor | None) -> Tensor:
     """`LogSumExp`, excluded from torch.compile."""
     return LogSumExp.apply(q, k, self_index)

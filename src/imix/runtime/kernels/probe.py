@@ -13,7 +13,7 @@ def _set_to_one(x):
 
 
 def works(device: torch.device) -> bool:
-    """Run the kernel and check its result; raises many kinds of errors if it cannot be built."""
+    """Run the kernel and check its result; raises various exceptions if it cannot be built."""
     x = torch.zeros(1, device=device)
     with on_device_of(x):
         _set_to_one[(1,)](x)
