@@ -5,8 +5,10 @@ spectrum in time; shift it; mix it with background noise that went through the s
 """
 
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple
 
@@ -21,6 +23,7 @@ AMPLITUDE = (0.7, 1.1)  # range of the amplitude factor
 SPEED = STRETCH = 0.2  # largest relative change
 NOISE = 0.45  # maximum weight of the noise in a view
 CHUNK = 32  # maximum number of samples per chunk on a CPU core
+THREAD_COUNT_LOCK = threading.Lock()  # torch has one thread count per process
 
 
 class ClipChange(NamedTuple):
@@ -188,10 +191,8 @@ def in_parallel_chunks(function: Callable[..., Tensor], x: Tensor, *draws: Tenso
     """Return `function(x, *draws)`; on a CPU, computed in parallel in chunks that fit into the cache."""
     if x.device.type != "cpu":
         return function(x, *draws)
-    threads = torch.get_num_threads()
-    chunks = _group_by_change(draws).split(min(CHUNK, math.ceil(len(x) / threads)))
-    torch.set_num_threads(1)
-    try:
+    with _one_torch_thread() as threads:
+        chunks = _group_by_change(draws).split(min(CHUNK, math.ceil(len(x) / threads)))
         results = _thread_pool(threads).map(
             lambda rows: function(*(tensor.index_select(0, rows) for tensor in (x, *draws))), chunks
         )
@@ -201,8 +202,18 @@ def in_parallel_chunks(function: Callable[..., Tensor], x: Tensor, *draws: Tenso
                 views = result.new_empty(len(x), *result.shape[1:])
             views.index_copy_(0, rows, result)
         return views
-    finally:
-        torch.set_num_threads(threads)
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[int]:
+    """Limit torch to one thread per operation, and yield the previous number; other callers wait meanwhile."""
+    with THREAD_COUNT_LOCK:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield threads
+        finally:
+            torch.set_num_threads(threads)
 
 
 def _group_by_change(draws: tuple[Tensor, ...]) -> Tensor:
