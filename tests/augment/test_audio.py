@@ -432,7 +432,7 @@ def test_views_of_batches_of_any_size(n, noise):
 def test_output_transform_is_applied_to_the_spectra():
     views = AudioViews(CLIP, output_transform=Mel(CLIP.sample_rate, CLIP.n_mels))
     torch.manual_seed(5)
-    assert torch.equal(views(waves(10)), views.then(seeded_views(10, noise=False)))
+    assert torch.equal(views(waves(10)), views.output_transform(seeded_views(10, noise=False)))
 
 
 def test_noise_is_added_only_if_given():
