@@ -22,8 +22,8 @@ test: lint
 
 # The part of the long fault tests that fits 25 minutes; `IMIX_CHAOS=long pytest tests/chaos` runs all of them.
 test-full: $(VENV)/.installed-dev
-	IMIX_CHAOS=long $(PYTEST) -n 2 --dist worksteal -m full
-	IMIX_CHAOS=long $(PYTEST) -n 2 --dist worksteal tests/chaos/test_bad_data.py tests/chaos/test_numbers.py -m 'not full'
+	IMIX_CHAOS=long $(PYTEST) --timeout 1200 -n 2 --dist worksteal -m full
+	IMIX_CHAOS=long $(PYTEST) --timeout 1200 -n 2 --dist worksteal tests/chaos/test_bad_data.py tests/chaos/test_numbers.py -m 'not full'
 
 gpu:
 	@$(GPU_PYTHON) -c 'import pytest' || { echo "$(GPU_PYTHON) has no pytest; choose another with PYTHON=..."; exit 1; }

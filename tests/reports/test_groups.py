@@ -12,6 +12,8 @@ from imix.reports.groups import differences, format_setting, group_runs, run_des
 
 from .helpers import QUICK, columns_of, make_result, with_config, with_results
 
+pytestmark = pytest.mark.slow
+
 
 def test_runs_that_differ_only_in_their_seed_form_one_group(runs):
     groups = group_runs([imix.load_run(path) for path in runs])

@@ -16,6 +16,8 @@ from imix.reports.maps import draw_map, nearest_neighbors, project_2d, save_map
 
 from .helpers import HOSTILE, QUICK
 
+pytestmark = pytest.mark.slow
+
 
 def test_nearest_neighbors_have_the_highest_cosine_similarity():
     features = np.random.default_rng(0).normal(size=(1500, 6)).astype(np.float32)
@@ -41,7 +43,6 @@ def test_collapsed_features_are_projected_to_one_point():
         project_2d(np.full((60, 5), np.nan))
 
 
-@pytest.mark.slow
 def test_a_map_is_written_as_svg_and_png(runs, tmp_path):
     svg = draw_map(runs[0], tmp_path / "m.svg", samples=30).read_text()
     n_classes = len(re.findall("<text", svg))

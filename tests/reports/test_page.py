@@ -21,6 +21,8 @@ from imix.reports.groups import RunGroup, group_runs
 
 from .helpers import HOSTILE, QUICK, SPLIT, content_of, quick_run, with_config
 
+pytestmark = pytest.mark.slow
+
 
 def remove_class_names(run: Path) -> None:
     """Remove the class names from a run's results, as in results on data without class names."""

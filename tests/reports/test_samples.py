@@ -16,6 +16,8 @@ from imix.reports.samples import sample_content, select_samples
 
 from .helpers import QUICK, content_of, quick_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def differently_loaded(table, tmp_path_factory) -> dict:

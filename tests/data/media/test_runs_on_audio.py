@@ -25,7 +25,7 @@ from imix.train.views import build_view
 from tests.data.media.helpers import QUICK, SHORT_CLIPS, tone, write_audio
 from tests.data.media.spoken_words import write_spoken_words
 
-pytestmark = pytest.mark.usefixtures("cache")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("cache")]
 
 
 def run_cli(cache, *arguments):
@@ -41,7 +41,6 @@ def run_cli(cache, *arguments):
 WORDS = ["yes", "no", "up", "go", "six"]
 
 
-@pytest.mark.slow
 def test_pretrain_evaluate_and_embed_work_on_spoken_words_without_options(tmp_path, cache):
     folder, run = tmp_path / "spoken", tmp_path / "run"
     write_spoken_words(folder, WORDS, 4)
@@ -57,7 +56,6 @@ def test_pretrain_evaluate_and_embed_work_on_spoken_words_without_options(tmp_pa
     assert table["label"].to_list() == [path.split("/")[-2] for path in table["file"]]
 
 
-@pytest.mark.slow
 def test_spoken_words_are_classified_after_pretraining(tmp_path):
     write_spoken_words(tmp_path / "spoken", WORDS, 24)
     run = imix.pretrain(tmp_path / "spoken", Settings(epochs=10, batch_size=40, device="cpu"), progress=False)
