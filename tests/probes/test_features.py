@@ -39,8 +39,8 @@ def test_results_do_not_depend_on_the_chunk_size(monkeypatch):
     [
         (lambda x: x / 0, "not finite"),
         (lambda x: x[:1], r"got \(1, 5\) for N=60"),
-        (lambda x: (x, x), "gave tuple"),
-        (lambda x: x[:, None], r"gave \(60, 1, 5\)"),
+        (lambda x: (x, x), "got tuple"),
+        (lambda x: x[:, None], r"got \(60, 1, 5\)"),
     ],
 )
 @pytest.mark.parametrize("protocol", ["linear", "knn", "pinv"])

@@ -37,5 +37,5 @@ def test_a_result_that_cannot_be_saved_is_in_the_error_message(run, tmp_path):
     moved = imix.load_run(shutil.copytree(run.path, tmp_path / "moved"))
     (tmp_path / "moved" / "evaluations.jsonl").unlink(missing_ok=True)
     (tmp_path / "moved" / "evaluations.jsonl").mkdir()
-    with pytest.raises(StorageError, match=r"cannot write .*; unsaved result: knn on digits: \d+\.\d\d %"):
+    with pytest.raises(StorageError, match=r"cannot write .*; unsaved result: knn on digits: \d+\.\d\d%"):
         imix.evaluate(moved, protocol="knn")
