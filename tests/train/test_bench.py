@@ -51,15 +51,15 @@ def test_the_step_only_variant_reuses_its_views_and_the_others_make_new_ones(mon
         return x
 
     imix.bench(torch.randn(8, 4), Settings(batch_size=8), augment=augment, **QUICK)
-    bare = [step for step in steps if step is steps[0]]
+    step_only = [step for step in steps if step is steps[0]]
     assert set(view_sizes) == {8}
-    assert len(view_sizes) == 2 * (1 + len(steps) - len(bare))
+    assert len(view_sizes) == 2 * (1 + len(steps) - len(step_only))
 
 
 def test_the_result_prints_as_a_table():
     lines = str(Throughput("npair on rows", 200.0, 190.0, 100.0, 20, 6, 600, memory=3 * 2**30)).splitlines()
     assert lines[0] == "npair on rows"
-    assert lines[2].split() == ["bare", "step", "200", "100.00", "100%"]
+    assert lines[2].split() == ["step", "only", "200", "100.00", "100%"]
     assert lines[4].split()[-3:] == ["100", "200.00", "50%"]
     assert lines[5] == "600 epochs of 6 steps take 12.0 minutes; peak GPU memory 3.0 GiB"
 
