@@ -24,7 +24,7 @@ def test_pretrain_evaluate_and_embed_an_npz_file(run_cli, tmp_path):
     code, out, _ = run_cli("evaluate", tmp_path / "run", "--protocol", "knn")
     assert code == 0
     assert out.startswith("knn on ")
-    assert float(out.split(": ")[1].split(" %")[0]) > 90
+    assert float(out.split(": ")[1].split("%")[0]) > 90
     code, out, _ = run_cli("embed", tmp_path / "run", tmp_path / "data.npz", "--out", tmp_path / "z.parquet")
     assert (code, out) == (0, f"120 vectors of 8 features written to {tmp_path / 'z.parquet'}\n")
 

@@ -74,10 +74,10 @@ def test_a_run_is_repeated_with_its_own_config(run_cli, tmp_path):
     assert run_cli("pretrain", "digits", "--out", tmp_path / "b", "--config", config)[0] == 0
     assert run_cli("pretrain", "digits", "--out", tmp_path / "c", "--config", config, "--seed", "1")[0] == 0
     first, second, other_seed = (imix.load_run(tmp_path / name).config for name in "abc")
-    assert (first["settings"], first["data"]["settings"]) == (second["settings"], second["data"]["settings"])
+    assert (first.settings, first.data.settings) == (second.settings, second.data.settings)
     weights = [(tmp_path / name / "encoder.safetensors").read_bytes() for name in "abc"]
     assert weights[0] == weights[1] != weights[2]
-    assert other_seed["settings"] == first["settings"] | {"seed": 1}
+    assert other_seed.settings == replace(first.settings, seed=1)
 
 
 @pytest.mark.parametrize(

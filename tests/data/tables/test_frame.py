@@ -74,7 +74,7 @@ def test_values_of_unusual_types_are_encoded_or_named_in_the_error():
 def test_columns_can_be_named_by_integers(tmp_path):
     frame = pandas.DataFrame(np.random.default_rng(0).normal(size=(20, 3))).assign(**{"3": [0, 1] * 10})
     data = load(frame, DataSettings(label=3, columns={0: "drop"}))
-    assert (list(data.table.kinds), data.train.classes) == (["1", "2"], 2)
+    assert (list(data.table.kinds), data.train.n_classes) == (["1", "2"], 2)
 
 
 def test_an_invalid_parquet_file_is_an_error(tmp_path):
