@@ -1,7 +1,7 @@
 """`--config FILE`."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
