@@ -73,7 +73,7 @@ def main() -> None:
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         for i in range(0, len(vectors), max(1, len(vectors) // 4)):
             nearest = np.argsort(-vectors @ vectors[i])[1:4]
-            image, *neighbors = (os.path.relpath(images.names[j], folder) for j in (i, *nearest))
+            image, *neighbors = (os.path.relpath(images.sample_names[j], folder) for j in (i, *nearest))
             print(f"nearest neighbors of {image}: {', '.join(neighbors)}")
 
 

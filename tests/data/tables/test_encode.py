@@ -59,7 +59,7 @@ def test_labels_that_are_missing_or_not_classes_are_an_error(people_csv, tmp_pat
     unseen.to_csv(tmp_path / "test.csv", index=False)
     with pytest.raises(InputError, match=r"labels that are not in the training samples: \['top'\]"):
         load(people_csv, DataSettings(label="target", test=str(tmp_path / "test.csv")))
-    with pytest.raises(InputError, match="use one of the two"):
+    with pytest.raises(InputError, match="pass either labels or a label column"):
         load(pandas.DataFrame(people(4)), DataSettings(label="target"), labels=[0, 1, 0, 1])
 
 

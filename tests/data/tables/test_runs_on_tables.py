@@ -46,7 +46,7 @@ def test_rows_without_a_label_are_used_for_training_but_not_for_evaluation():
     assert run.config.data.samples == 120
     result = imix.evaluate(run, frame, "knn")
     assert result.split == Split(train=48, test=12, held_out=True, seed=0, unlabeled=60)
-    with pytest.raises(InputError, match="60 rows have none"):
+    with pytest.raises(InputError, match="60 samples have none"):
         imix.pretrain(frame, Settings(method="supclr", encoder="mlp:8-8"), DataSettings(label="target"), progress=False)
 
 
@@ -80,7 +80,7 @@ def test_a_missing_column_is_an_error_and_an_empty_column_is_not(people_csv, tmp
 
 def test_a_run_on_arrays_rejects_tables_and_vice_versa(people_csv):
     run = imix.pretrain(np.random.default_rng(0).normal(size=(40, 3)), QUICK, progress=False)
-    with pytest.raises(InputError, match="trained on arrays without"):
+    with pytest.raises(InputError, match="the run was trained on arrays"):
         imix.embed(run, pa.table({"a": [0.5, 1.5], "b": [0.5, 2.5], "c": [0.5, 3.5]}))
     run = imix.pretrain(people_csv, QUICK, progress=False)
     with pytest.raises(InputError, match=r"missing: 'age'.*; not seen in training: '0'"):
@@ -90,7 +90,7 @@ def test_a_run_on_arrays_rejects_tables_and_vice_versa(people_csv):
 def test_a_run_is_not_resumed_on_another_table(people_csv, tmp_path):
     imix.pretrain(people_csv, QUICK, out=tmp_path / "run", progress=False)
     pandas.DataFrame(people(seed=9)).to_csv(people_csv, index=False)
-    with pytest.raises(InputError, match="its table had other columns or values"):
+    with pytest.raises(InputError, match="its table had different columns or values"):
         imix.pretrain(people_csv, QUICK, out=tmp_path / "run", resume=True, progress=False)
 
 
@@ -155,5 +155,5 @@ def test_a_result_states_the_number_of_unlabeled_rows(tmp_path):
 def test_missing_values_are_an_error_if_training_had_none():
     x = np.random.default_rng(0).normal(size=(40, 3))
     run = imix.pretrain(x, QUICK, progress=False)
-    with pytest.raises(InputError, match="trained on arrays without"):
+    with pytest.raises(InputError, match="the run was trained on arrays"):
         imix.embed(run, np.where(x > 1, np.nan, x))
