@@ -25,6 +25,11 @@ class Mix(NamedTuple):
         Index of the sample that each anchor was mixed with.
     lam : Tensor of shape (N,), float
         Weight of the anchor itself, in [0, 1].
+
+    Examples
+    --------
+    >>> imix.Mix(partner=torch.tensor([1, 0]), lam=torch.tensor([0.7, 0.9])).partner
+    tensor([1, 0])
     """
 
     partner: Tensor

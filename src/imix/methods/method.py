@@ -26,6 +26,14 @@ class Method(nn.Module):
         Mixing operator, for example `imix.MixUp()`. None trains without i-Mix.
     width : int, optional
         The feature dimension F. By default it is read from the encoder (see `imix.encoders.infer_width`).
+
+    Examples
+    --------
+    >>> class Alignment(imix.methods.Method):
+    ...     def forward(self, view_1, view_2):
+    ...         return (self.encoder(view_1) - self.encoder(view_2)).square().mean()
+    >>> Alignment(torch.nn.Linear(4, 2))(torch.randn(8, 4), torch.randn(8, 4)).shape
+    torch.Size([])
     """
 
     n_views = 2  # views of each sample that `forward` takes

@@ -19,6 +19,12 @@ class KNN:
         Number of neighbors that vote. If there are fewer training samples, all of them vote.
     temperature : float
         A neighbor votes with weight exp(cosine / temperature).
+
+    Examples
+    --------
+    >>> result = imix.evaluate(torch.nn.Flatten(), "digits", "knn", hyperparameters=imix.evaluation.KNN(k=5))
+    >>> result.hyperparameters["k"]
+    5
     """
 
     k: int = 20

@@ -36,6 +36,11 @@ class Linear:
         Fraction of the training samples on which the learning rate is chosen.
     seed : int
         Seed of the initial weights, the batches and the held-out samples.
+
+    Examples
+    --------
+    >>> imix.evaluation.Linear(lrs=(1, 10), epochs=20, milestones=()).lrs
+    (1, 10)
     """
 
     lrs: tuple[float, ...] = (1, 3, 5, 10, 30, 50, 70)

@@ -17,6 +17,11 @@ class PInv:
     cutoff : float
         Eigenvalues of the Gram matrix (squared singular values of the features) below `cutoff` times the largest one
         are treated as 0.
+
+    Examples
+    --------
+    >>> imix.evaluation.PInv(cutoff=1e-8).cutoff
+    1e-08
     """
 
     cutoff: float = 1e-10

@@ -56,6 +56,12 @@ class Run:
         The records of metrics.jsonl.
     path : Path or None
         The run folder, or None if the run is only in memory.
+
+    Examples
+    --------
+    >>> run = imix.pretrain(torch.randn(64, 5), epochs=1, device="cpu", progress=False)
+    >>> run.settings.epochs, run.encoder(torch.randn(8, 5)).shape
+    (1, torch.Size([8, 256]))
     """
 
     encoder: nn.Sequential

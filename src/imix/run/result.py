@@ -30,6 +30,11 @@ class Split:
         File or folder of the test samples, if it was given.
     unlabeled : int
         Number of samples that were ignored because they have no label.
+
+    Examples
+    --------
+    >>> print(imix.evaluation.Split(train=80, test=20, held_out=True, seed=0))
+    train 80, test 20 held out with seed 0
     """
 
     train: int

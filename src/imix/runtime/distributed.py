@@ -111,6 +111,12 @@ def gather_rows(x: Tensor) -> Tensor:
     -------
     Tensor of shape (world_size * n, ...)
         The rows in rank order; x itself if there is one rank.
+
+    Examples
+    --------
+    >>> from imix.runtime.distributed import gather_rows
+    >>> gather_rows(torch.randn(4, 8)).shape  # with one rank, the input itself
+    torch.Size([4, 8])
     """
     if world_size() == 1:
         return x
@@ -118,7 +124,19 @@ def gather_rows(x: Tensor) -> Tensor:
 
 
 def row_offset(n: int) -> int:
-    """Return the index of this rank's first row in the result of `gather_rows`, for n rows per rank."""
+    """Return the index of this rank's first row in the result of `gather_rows`, for n rows per rank.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows per rank.
+
+    Examples
+    --------
+    >>> from imix.runtime.distributed import row_offset
+    >>> row_offset(4)  # 4 * rank
+    0
+    """
     return rank() * n
 
 

@@ -46,7 +46,7 @@ class NamedDataset:
     availability: str
     """How to get the data."""
     options: tuple[str, ...]
-    """Fields of `imix.DataSettings` that apply, besides `fraction` and `standardize`."""
+    """Fields of `imix.DataSettings` that apply, in addition to `fraction` and `standardize`."""
     n_train: int
     """Number of training samples."""
     n_classes: int
