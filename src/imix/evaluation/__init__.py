@@ -1,59 +1,102 @@
-"""`imix.evaluate`: measures the quality of a frozen encoder with one of several protocols."""
+"""`imix.evaluate`: measures the quality of a frozen encoder, beside the inputs it was trained on."""
 
-import copy
-from collections.abc import Mapping
-from dataclasses import asdict
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack, overload
 
+import torch
 from torch import nn
 
-from imix.augment.image import PadCrop, RandomResizedCrop
-from imix.data import Data, TensorSource
+from imix.data import Data
 from imix.encoders import temporarily_on
-from imix.encoders.standardize import Standardize
 from imix.errors import InputError
+from imix.evaluation.protocols import HYPERPARAMETERS, ON_FEATURES, measure_batches, measure_features
+from imix.evaluation.samples import as_representation, combined, encode, random_crops_for, restandardized
+from imix.evaluation.summary import BOTH, Summary, describe_unlabeled, summarize
 from imix.probes.embed import embed
 from imix.probes.features import EncodedSource
-from imix.probes.fed import fed
 from imix.probes.held_out import majority_accuracy, with_test_split
-from imix.probes.knn import KNN, knn
-from imix.probes.linear import Linear, linear
-from imix.probes.pinv import PInv, pinv
+from imix.probes.knn import KNN
+from imix.probes.linear import Linear
+from imix.probes.linear_paper import LinearPaper
+from imix.probes.pinv import PInv
 from imix.probes.run_data import is_same_data, load_for_run
+from imix.probes.trees import Trees
 from imix.run import Run, as_run
 from imix.run.result import Result, Split
 from imix.runtime.device import pick_device, uses_bf16
-from imix.settings import SMALL_IMAGE_SIZE
 
-__all__ = ["KNN", "Linear", "PInv", "Result", "Split", "embed", "evaluate"]
+__all__ = ["KNN", "Linear", "LinearPaper", "PInv", "Result", "Split", "Summary", "Trees", "embed", "evaluate"]
 
-PROTOCOLS = ("linear", "knn", "pinv", "fed", "detection")
-HYPERPARAMETERS = {"linear": Linear, "knn": KNN, "pinv": PInv, "fed": None}
+PROTOCOLS = ("linear", "knn", "trees", "pinv", "fed", "detection", "linear-paper")
+MAX_INPUTS = 10_000  # inputs with more values per sample are not evaluated in the summary
+MAX_TREE_COLUMNS = 500  # the summary includes trees for tables with up to this many columns
+
+
+class EvaluateOptions(TypedDict, total=False):
+    """The options of `imix.evaluate`."""
+
+    labels: Any
+    label: str | None
+    columns: Mapping[str, str] | None
+    test: str | None
+    data_dir: str | None
+    labels_per_class: Sequence[int]
+    draws: int
+    trees: bool | None
+    random_crops: bool
+    restandardize: bool
+    inputs: bool
+    device: str
+    seed: int
+    hyperparameters: Any
+
+
+@overload
+def evaluate(
+    run: "Run | nn.Module | str | Path", data: Any = ..., protocol: None = ..., **options: Unpack[EvaluateOptions]
+) -> Summary: ...
+@overload
+def evaluate(
+    run: "Run | nn.Module | str | Path", data: Any = ..., *, protocol: str, **options: Unpack[EvaluateOptions]
+) -> Result: ...
+@overload
+def evaluate(
+    run: "Run | nn.Module | str | Path", data: Any, protocol: str, **options: Unpack[EvaluateOptions]
+) -> Result: ...
 
 
 def evaluate(
     run: "Run | nn.Module | str | Path",
     data: Any = None,
-    protocol: str = "linear",
+    protocol: str | None = None,
     *,
     labels: Any = None,
     label: str | None = None,
     columns: Mapping[str, str] | None = None,
     test: str | None = None,
     data_dir: str | None = None,
+    labels_per_class: Sequence[int] = (10, 50, 250),
+    draws: int = 5,
+    trees: bool | None = None,
     random_crops: bool = False,
     restandardize: bool = False,
     inputs: bool = False,
     device: str = "auto",
     seed: int = 0,
     hyperparameters: Any = None,
-) -> Result:
+) -> Result | Summary:
     """Evaluate a frozen encoder on labeled data.
+
+    Without `protocol`, returns a summary: linear and kNN classifiers on the features, linear classifiers and trees on
+    the inputs and on inputs and features together, with all labels and with a few labels per class. It answers whether
+    the features are worth having.
 
     Data is loaded with the run's data options, except that all of it is used even if the run was trained on a fraction.
     If the data has no test samples, a fifth of the training samples is held out, stratified by class. Samples without a
-    label are ignored. The result is appended to evaluations.jsonl in the run folder.
+    label are ignored. Results are appended to evaluations.jsonl in the run folder.
 
     Parameters
     ----------
@@ -61,13 +104,17 @@ def evaluate(
         A run, its folder, or any module from samples (N, ...) to features (N, F).
     data : optional
         The data, in any form that `imix.pretrain` accepts. Default: the data that the run was trained on.
-    protocol : {"linear", "knn", "pinv", "fed", "detection"}
-        - "linear": linear classifier, the paper's protocol
+    protocol : {"linear", "knn", "trees", "pinv", "fed", "detection", "linear-paper"}, optional
+        A single protocol instead of the summary:
+
+        - "linear": logistic regression on standardized features; the L2 penalty is chosen by cross-validation
         - "knn": k nearest neighbors by cosine similarity
+        - "trees": gradient boosting or extremely randomized trees, the better one in cross-validation
         - "pinv": least-squares classifier, by the pseudoinverse
         - "fed": Fréchet distance between the features of training and test samples; needs no labels
         - "detection": fine-tunes an object detector; needs ``data="voc"`` and a `data_dir` in PASCAL VOC format
           (see `imix.detection`)
+        - "linear-paper": linear classifier trained by SGD, as in the paper
     labels : array of shape (N,), optional
         Labels, if `data` is an array.
     label : str, optional
@@ -78,9 +125,15 @@ def evaluate(
         A file or folder with the test samples.
     data_dir : str, optional
         Folder with the files of a named data set.
+    labels_per_class : sequence of int
+        Numbers of labels per class with which the summary trains classifiers, besides all labels.
+    draws : int
+        Number of random draws of these labels.
+    trees : bool, optional
+        Whether the summary includes trees. Default: for tables with up to 500 columns.
     random_crops : bool
-        Train the linear classifier on a new random view of each image in every epoch, as in the paper: shifted by up to
-        4 pixels and flipped, or cropped if images are larger than 64 pixels.
+        Train the classifier of "linear-paper" on a new random view of each image in every epoch, as in the paper:
+        shifted by up to 4 pixels and flipped, or cropped if images are larger than 64 pixels.
     restandardize : bool
         Standardize inputs with the mean and std of the training samples of `data` instead of the run's.
     inputs : bool
@@ -88,14 +141,14 @@ def evaluate(
     device : str
         "auto", "cpu", "cuda" or "cuda:N".
     seed : int
-        Seed of the classifier and of the held-out split.
-    hyperparameters : Linear, KNN, PInv or Detection, optional
-        Hyperparameters of the protocol. Default: the paper's.
+        Seed of the classifiers, of the draws and of the held-out split.
+    hyperparameters : Linear, KNN, Trees, PInv, LinearPaper or Detection, optional
+        Hyperparameters of the protocol.
 
     Returns
     -------
-    Result
-        The metrics, with the hyperparameters and the split behind them.
+    Summary or Result
+        The summary; or the metrics of one protocol, with the hyperparameters and the split behind them.
 
     Examples
     --------
@@ -103,72 +156,103 @@ def evaluate(
     >>> f"{result.accuracy:.2f}"
     '0.98'
     """
-    if protocol not in PROTOCOLS:
-        raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")
+    _check_options(protocol, hyperparameters, inputs, labels_per_class, draws)
     run = as_run(run)
     if protocol == "detection":
-        if inputs:
-            raise InputError("inputs=True does not apply to protocol 'detection', which fine-tunes the encoder")
         return _detection(run, data, data_dir, device, hyperparameters, seed)
-    _check_hyperparameters(protocol, hyperparameters, HYPERPARAMETERS[protocol])
     data = run.config.data.name if data is None else data
     loaded = load_for_run(run, data, labels, label=label, columns=columns, test=test, data_dir=data_dir)
-    needs_labels = protocol != "fed"
+    has_labels = loaded.train.labels is not None or protocol is not None
+    needs_labels = protocol != "fed" and has_labels
     if loaded.test is None and needs_labels and _was_trained_with_labels_of(run, loaded):
         raise InputError(
             f"{run.settings.method} was trained with the labels of all samples of {loaded.name}, so none of them can "
             "be held out for testing; pass test samples with test=FILE (--test FILE)"
         )
     dataset, split = with_test_split(loaded, seed, labeled=needs_labels)
-    assert dataset.test is not None
-    if inputs and dataset.train.shape is None:
-        raise InputError(f"inputs=True needs samples with one field; samples of {dataset.name} have several")
     torch_device = pick_device(device)
-    encoder = _restandardized(run.encoder, dataset) if restandardize else run.encoder
-    encoder = nn.Sequential(encoder[0], nn.Flatten()) if inputs else encoder
-    augment = _random_crops(dataset, protocol) if random_crops else None
-    bf16 = random_crops and uses_bf16(run.settings, torch_device)  # fp32 is affordable if samples are encoded once
-    with temporarily_on(torch_device, encoder):
-        train_features = EncodedSource(encoder, dataset.train, torch_device, augment, bf16)
-        test_features = EncodedSource(encoder, dataset.test, torch_device, bf16=bf16)
-        metrics, used, details = _measure(
-            protocol, train_features, test_features, dataset.n_classes, hyperparameters, seed
-        )
-    confusion = details.pop("confusion", [])
-    if needs_labels:
-        metrics["majority_accuracy"] = majority_accuracy(dataset)
+    encoder = restandardized(run.encoder, dataset) if restandardize else run.encoder
     result = Result(
-        protocol,
+        protocol or "none",
         dataset.name,
-        metrics,
-        used,
+        {"majority_accuracy": majority_accuracy(dataset)} if needs_labels and protocol else {},
+        {},
         split,
         label=dataset.settings.label if needs_labels else None,
-        inputs=inputs,
-        random_crops=str(augment) if augment is not None else None,
+        representation="inputs" if inputs else "features",
         restandardized=restandardize,
-        confusion=confusion,
-        classes=list(dataset.class_names) if confusion else [],
-        details=details,
+        classes=list(dataset.class_names),
     )
+    with temporarily_on(torch_device, encoder):
+        if protocol is None:
+            summary = _summary(encoder, dataset, torch_device, result, labels_per_class, draws, trees, seed)
+            for row in summary.results:
+                run.add_result(row)
+            return summary
+        encoder = as_representation(encoder, dataset, result.representation)
+        used = hyperparameters or _default_hyperparameters(protocol, seed)
+        if protocol in ON_FEATURES:
+            result = measure_features(protocol, encode(encoder, dataset, torch_device), result, used)
+        else:
+            augment = random_crops_for(dataset, protocol) if random_crops else None
+            bf16 = random_crops and uses_bf16(
+                run.settings, torch_device
+            )  # fp32 is affordable if samples are encoded once
+            train = EncodedSource(encoder, dataset.train, torch_device, augment, bf16)
+            test_features = EncodedSource(encoder, dataset.test, torch_device, bf16=bf16)
+            result = replace(result, random_crops=str(augment) if augment is not None else None)
+            result = measure_batches(protocol, train, test_features, dataset.n_classes, result, used)
     run.add_result(result)
     return result
 
 
-def _measure(
-    protocol: str, train: EncodedSource, test: EncodedSource, n_classes: int, hyperparameters: Any, seed: int
-) -> tuple[dict[str, float], dict[str, Any], dict[str, Any]]:
-    """Return the metrics of a protocol, the hyperparameters that were used, and further details."""
-    if protocol == "fed":
-        return {"distance": fed(train, test)}, {}, {}
-    if protocol == "linear":
-        hyperparameters = hyperparameters or Linear(seed=seed)
-        details = asdict(linear(train, test, n_classes, hyperparameters))
-        metrics = {name: details.pop(name) for name in ("accuracy", "train_accuracy", "paper_accuracy")}
-        return metrics, asdict(hyperparameters), details
-    classifier, default = (knn, KNN()) if protocol == "knn" else (pinv, PInv())
-    hyperparameters = hyperparameters or default
-    return {"accuracy": classifier(train, test, n_classes, hyperparameters)}, asdict(hyperparameters), {}
+def _summary(
+    encoder: nn.Sequential,
+    data: Data,
+    device: torch.device,
+    template: Result,
+    labels_per_class: Sequence[int],
+    draws: int,
+    trees: bool | None,
+    seed: int,
+) -> Summary:
+    """Evaluate features, inputs, and both together; without labels, describe the features alone."""
+    features = encode(encoder, data, device)
+    if data.train.labels is None:
+        return describe_unlabeled(features, template)
+    shape = data.train.shape
+    representations = {"features": features}
+    if shape is not None and math.prod(shape) <= MAX_INPUTS:
+        inputs = encode(as_representation(encoder, data, "inputs"), data, device)
+        representations |= {"inputs": inputs, BOTH: combined(inputs, features)}
+        if trees is None:
+            trees = data.table is not None and inputs.train.shape[1] <= MAX_TREE_COLUMNS
+    return summarize(representations, template, labels_per_class, draws, bool(trees), seed)
+
+
+def _check_options(
+    protocol: str | None, hyperparameters: Any, inputs: bool, labels_per_class: Sequence[int], draws: int
+) -> None:
+    """Raise InputError for options that do not exist or do not apply."""
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")
+    if inputs and protocol in (None, "detection"):
+        reason = "fine-tunes the encoder" if protocol else "includes them"
+        raise InputError(f"`inputs` does not apply to {protocol or 'the summary'}, which {reason}")
+    if not all(isinstance(n, int) and n > 0 for n in labels_per_class):
+        raise InputError(f"`labels_per_class` must be ints above 0; got {labels_per_class!r}")
+    if not (isinstance(draws, int) and draws > 1):
+        raise InputError(f"`draws` must be an int above 1; got {draws!r}")
+    if hyperparameters is not None and protocol != "detection":
+        expected = HYPERPARAMETERS.get(protocol or "")
+        if expected is None or not isinstance(hyperparameters, expected):
+            allowed = "no" if expected is None else f"{expected.__name__}(...) as its"
+            raise InputError(f"{protocol or 'the summary'} takes {allowed} hyperparameters; got {hyperparameters!r}")
+
+
+def _default_hyperparameters(protocol: str, seed: int) -> Any:
+    cls = HYPERPARAMETERS.get(protocol)
+    return None if cls is None else cls(seed=seed) if "seed" in cls.__dataclass_fields__ else cls()
 
 
 def _detection(run: Run, data: Any, data_dir: str | None, device: str, hyperparameters: Any, seed: int) -> Result:
@@ -179,15 +263,9 @@ def _detection(run: Run, data: Any, data_dir: str | None, device: str, hyperpara
         raise InputError(
             "detection needs data='voc' and data_dir=FOLDER, a folder in PASCAL VOC format (VOC2007 or similar)"
         )
-    _check_hyperparameters("detection", hyperparameters, Detection)
+    if hyperparameters is not None and not isinstance(hyperparameters, Detection):
+        raise InputError(f"detection takes Detection(...) as its hyperparameters; got {hyperparameters!r}")
     return detect(run, data_dir, hyperparameters or Detection(seed=seed), device)
-
-
-def _check_hyperparameters(protocol: str, hyperparameters: Any, expected: type | None) -> None:
-    """Raise InputError if the hyperparameters belong to another protocol."""
-    if hyperparameters is not None and (expected is None or not isinstance(hyperparameters, expected)):
-        allowed = f"{expected.__name__}(...) as its" if expected is not None else "no"
-        raise InputError(f"{protocol} takes {allowed} hyperparameters; got {hyperparameters!r}")
 
 
 def _was_trained_with_labels_of(run: Run, data: Data) -> bool:
@@ -198,26 +276,3 @@ def _was_trained_with_labels_of(run: Run, data: Data) -> bool:
     return is_same_data(data.name, run.config.data.name) or (
         fingerprint is not None and fingerprint == data.train.fingerprint()
     )
-
-
-def _restandardized(encoder: nn.Sequential, data: Data) -> nn.Sequential:
-    """Return a copy of the encoder with its standardization fitted to the training samples of `data`."""
-    encoder = copy.deepcopy(encoder)
-    if not isinstance(encoder[0], Standardize) or not isinstance(data.train, TensorSource):
-        raise InputError(
-            f"restandardize=True needs a run that standardizes its inputs, and data in memory; got {data.name}"
-        )
-    encoder[0].fit(data.train.inputs)
-    return encoder
-
-
-def _random_crops(data: Data, protocol: str) -> nn.Module:
-    """Return the augmentation of the linear classifier's training images."""
-    shape = data.train.shape or ()
-    if protocol != "linear" or len(shape) != 3:
-        raise InputError(
-            f"random_crops=True is for protocol 'linear' on images; got {protocol!r} on samples of shape {shape}"
-        )
-    if max(shape[1:]) <= SMALL_IMAGE_SIZE:
-        return PadCrop()
-    return RandomResizedCrop((shape[1], shape[2]), scale=(0.08, 1.0))

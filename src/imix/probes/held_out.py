@@ -12,13 +12,21 @@ from imix.run.result import Split
 TEST_FRACTION = 0.2  # held out of data that has no test samples
 
 
-def with_test_split(data: Data, seed: int, labeled: bool = True) -> tuple[Data, Split]:
+def with_test_split(
+    data: Data, seed: int, labeled: bool = True, group: Tensor | None = None, time: Tensor | None = None
+) -> tuple[Data, Split]:
     """Return data that has test samples, and its sizes and how it was split.
 
-    Data without test samples has a fifth of its training samples held out. With `labeled`, samples without a label are
+    Data without test samples has a fifth of its training samples held out: a random part of each class, or whole groups
+    (numbers (N,) in `group`), or the latest samples (by `time` (N,)). With `labeled`, samples without a label are
     removed, and data that has no labels raises InputError.
     """
     n_samples = len(data.train) + len(data.test or ())
+    if data.test is not None and (group is not None or time is not None):
+        raise InputError(f"{data.name} has test samples, so it cannot be split by `group` or `time`")
+    if labeled and data.train.labels is not None:
+        has_label = data.train.labels >= 0
+        group, time = (None if values is None else values[has_label] for values in (group, time))
     if labeled:
         train = _labeled(data.train, f"the training samples of {data.name}", data)
         test_name = data.settings.test or f"the test samples of {data.name}"
@@ -33,11 +41,37 @@ def with_test_split(data: Data, seed: int, labeled: bool = True) -> tuple[Data, 
         raise InputError(
             f"{data.name} has no test samples, and its {len(data.train)} training samples are too few to split"
         )
-    labels = data.train.labels if labeled else None
-    kept, held_out = stratified_split(torch.zeros(len(data.train)) if labels is None else labels, TEST_FRACTION, seed)
+    labels = data.train.labels if labeled and data.train.labels is not None else torch.zeros(len(data.train))
+    if time is not None:
+        kept, held_out = _latest(time, TEST_FRACTION)
+    elif group is not None:
+        kept, held_out = _whole_groups(group, TEST_FRACTION, seed)
+    else:
+        kept, held_out = stratified_split(labels, TEST_FRACTION, seed)
     train, test = data.train.take(kept), data.train.take(held_out)
-    split = Split(len(train), len(test), held_out=True, seed=seed, unlabeled=unlabeled)
+    by = "time" if time is not None else "group" if group is not None else None
+    split = Split(len(train), len(test), held_out=True, seed=seed, unlabeled=unlabeled, by=by)
     return replace(data, train=train, test=test), split
+
+
+def _whole_groups(group: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Return the rows to keep and to hold out, so that no group is in both: random groups up to `fraction` of rows."""
+    numbers, index, sizes = group.unique(return_inverse=True, return_counts=True)
+    if len(numbers) < 2:
+        raise InputError("a split by group needs at least two groups; all samples are in the same one")
+    order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
+    n_held_out = int((sizes[order].cumsum(0) <= fraction * len(group)).sum())
+    held_out = torch.isin(index, order[: max(1, n_held_out)])
+    return (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
+
+
+def _latest(time: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
+    """Return the rows to keep and to hold out: every sample later than the quantile 1 - `fraction`."""
+    threshold = time.double().quantile(1 - fraction, interpolation="lower")
+    held_out = time > threshold
+    if not held_out.any():
+        raise InputError("a split by time needs different times; the latest fifth of the samples has the same one")
+    return (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
 
 
 def stratified_split(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:

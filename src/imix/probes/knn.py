@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from imix.errors import InputError
-from imix.probes.features import EncodedSource, in_chunks
+
+MAX_SIMILARITIES = 1 << 26  # maximum number of similarities in memory at a time
 
 
 @dataclass(frozen=True)
@@ -37,15 +39,20 @@ class KNN:
             raise InputError(f"temperature must be above 0; got {self.temperature!r}")
 
 
-def knn(train: EncodedSource, test: EncodedSource, n_classes: int, hyperparameters: KNN = KNN()) -> float:
-    """Return the test accuracy of the weighted vote of the nearest training samples."""
-    bank, bank_labels = F.normalize(train.features().float(), dim=1), train.labels()
+def knn(x: Tensor, y: Tensor, test: Tensor, n_classes: int, hyperparameters: KNN = KNN()) -> Tensor:
+    """Return the class probabilities (m, C) of test features (m, F): the weighted votes of the nearest of x (n, F).
+
+    For numeric targets (``n_classes=1``), returns the weighted mean of the neighbors' targets, (m, 1).
+    """
+    bank = F.normalize(x.float(), dim=1)
     k = min(hyperparameters.k, len(bank))
-    correct = 0
-    for features, labels in in_chunks(test, n_classes):
-        nearest = (F.normalize(features.float(), dim=1) @ bank.T).topk(k, dim=1)
-        weight = ((nearest.values - 1) / hyperparameters.temperature).exp()
-        votes = torch.zeros(len(features), n_classes, device=bank.device)
-        votes.scatter_add_(1, bank_labels[nearest.indices], weight)
-        correct += int((votes.argmax(1) == labels).sum())
-    return correct / len(test)
+    votes = torch.zeros(len(test), n_classes, device=bank.device)
+    for rows in torch.arange(len(test), device=bank.device).split(max(1, MAX_SIMILARITIES // len(bank))):
+        nearest = (F.normalize(test[rows].float(), dim=1) @ bank.T).topk(k, dim=1)
+        weight = ((nearest.values - nearest.values[:, :1]) / hyperparameters.temperature).exp()
+        weight /= weight.sum(1, keepdim=True)
+        if n_classes == 1:
+            votes[rows] = (weight * y[nearest.indices]).sum(1, keepdim=True)
+        else:
+            votes[rows] = votes[rows].scatter_add(1, y[nearest.indices], weight)
+    return votes

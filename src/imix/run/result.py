@@ -6,12 +6,18 @@ from typing import Any
 from imix.errors import InputError
 from imix.typed_json import build
 
-MAIN_METRIC = {"fed": "distance", "detection": "ap"}  # by protocol; "accuracy" for the others
 METRIC_LABELS = {
+    "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "macro F1",
+    "auroc": "AUROC",
+    "log_loss": "log loss",
+    "r2": "R²",
+    "mae": "MAE",
     "train_accuracy": "training accuracy",
     "paper_accuracy": "with lr chosen on the test set, as in the paper",
     "majority_accuracy": "most frequent class",
 }
+ABSOLUTE = ("log_loss", "r2", "mae", "effective_rank", "uniformity")  # metrics that are not shown in percent
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,8 @@ class Split:
         File or folder of the test samples, if it was given.
     unlabeled : int
         Number of samples that were ignored because they have no label.
+    by : {"group", "time"} or None
+        Whether whole groups or the latest samples were held out instead of random samples.
 
     Examples
     --------
@@ -43,10 +51,12 @@ class Split:
     seed: int | None = None
     test_file: str | None = None
     unlabeled: int = 0
+    by: str | None = None
 
     def __str__(self) -> str:
         parts = [f"train {self.train}", f"test {self.test}"]
-        parts[1] += f" held out with seed {self.seed}" if self.held_out else ""
+        parts[1] += f" held out{f' by {self.by}' if self.by else ''}" if self.held_out else ""
+        parts[1] += f" with seed {self.seed}" if self.held_out and self.by != "time" else ""
         parts += [f"test file {self.test_file}"] if self.test_file else []
         parts += [f"{self.unlabeled} without label ignored"] if self.unlabeled else []
         return ", ".join(parts)
@@ -59,19 +69,28 @@ class Result:
     Parameters
     ----------
     protocol : str
-        "linear", "knn", "pinv", "fed" or "detection".
+        "linear", "knn", "trees", "pinv", "fed", "detection", "linear-paper"; "majority" for the most frequent class.
     data : str
         Name or path of the data.
     metrics : dict of str to float
-        The main metric ("accuracy", "distance" for fed, "ap" for detection) and further ones.
+        The main metric first ("accuracy"; "r2" for numeric targets, "distance" for fed, "ap" for detection), then
+        further ones.
     hyperparameters : dict
         Hyperparameters of the protocol.
     split : Split
         Numbers of training and test samples, and how they were split.
     label : str or None
         The label column of a table.
-    inputs : bool
-        Whether the encoder's inputs were evaluated instead of its features.
+    representation : {"features", "inputs", "inputs + features"}
+        What was evaluated.
+    labels_per_class : int or None
+        Number of labels of each class in training; None for all.
+    draws : int
+        Number of random draws of these labels. `metrics` are means over the draws.
+    std : dict of str to float
+        Standard deviation of each metric over the draws.
+    intervals : dict of str to (float, float)
+        95% bootstrap interval of each metric, over resamples of the test samples.
     random_crops : str or None
         The augmentation of the linear classifier's training images.
     restandardized : bool
@@ -98,7 +117,11 @@ class Result:
     hyperparameters: dict[str, Any]
     split: Split
     label: str | None = None
-    inputs: bool = False
+    representation: str = "features"
+    labels_per_class: int | None = None
+    draws: int = 1
+    std: dict[str, float] = field(default_factory=dict)
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     random_crops: str | None = None
     restandardized: bool = False
     confusion: list[list[int]] = field(default_factory=list)
@@ -108,11 +131,11 @@ class Result:
     @property
     def metric(self) -> str:
         """Name of the main metric."""
-        return MAIN_METRIC.get(self.protocol, "accuracy")
+        return next(iter(self.metrics))
 
     @property
     def value(self) -> float:
-        """The main metric: accuracy or average precision in [0, 1], or a distance."""
+        """The main metric: accuracy, average precision or R², up to 1; or a distance."""
         return self.metrics[self.metric]
 
     @property
@@ -135,12 +158,13 @@ class Result:
     @property
     def formatted(self) -> str:
         """The main metric with its unit, for printing."""
-        return f"{self.scaled:.2f}{'e-4' if self.is_distance else '%'}"
+        return f"{self.scaled:.2f}e-4" if self.is_distance else format_metric(self.metric, self.value)
 
     @property
     def conditions(self) -> list[str]:
         """The split, label and options of the evaluation, for printing."""
-        parts = ["inputs instead of features"] if self.inputs else []
+        parts = [] if self.representation == "features" else [self.representation]
+        parts += [f"{self.labels_per_class} labels per class, {self.draws} draws"] if self.labels_per_class else []
         parts += [str(self.split)]
         parts += [f"random crops ({self.random_crops})"] if self.random_crops else []
         parts += ["restandardized"] if self.restandardized else []
@@ -149,7 +173,7 @@ class Result:
 
     def __str__(self) -> str:
         others = [
-            f"{METRIC_LABELS.get(name, name)}: {100 * value:.2f}%"
+            f"{METRIC_LABELS.get(name, name)}: {format_metric(name, value)}"
             for name, value in self.metrics.items()
             if name != self.metric
         ]
@@ -166,6 +190,11 @@ class Result:
     def from_json(cls, value: dict[str, Any]) -> "Result":
         """Parse a line of evaluations.jsonl; raises InputError if it is not a result."""
         result = build(cls, value)
-        if result.metric not in result.metrics:
-            raise InputError(f"metrics.{result.metric} is missing")
+        if not result.metrics:
+            raise InputError("metrics is empty")
         return result
+
+
+def format_metric(metric: str, value: float) -> str:
+    """Return a metric with its unit, for printing."""
+    return f"{value:.3f}" if metric in ABSOLUTE else f"{100 * value:.2f}%"

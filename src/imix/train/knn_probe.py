@@ -25,4 +25,9 @@ def build_knn_probe(
     assert split.test is not None
     train, test = EncodedSource(encoder, split.train, device), EncodedSource(encoder, split.test, device)
     n_classes = split.n_classes
-    return lambda: {"knn": knn(train, test, n_classes)}
+
+    def accuracy() -> dict[str, float]:
+        predicted = knn(train.features(), train.labels(), test.features(), n_classes).argmax(1)
+        return {"knn": float((predicted == test.labels()).double().mean())}
+
+    return accuracy

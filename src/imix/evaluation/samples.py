@@ -1,0 +1,83 @@
+"""The samples of an evaluation: features or inputs of training and test samples, with their labels."""
+
+import copy
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from imix.augment.image import PadCrop, RandomResizedCrop
+from imix.data import Data, TensorSource
+from imix.encoders.standardize import Standardize
+from imix.errors import InputError
+from imix.probes.features import EncodedSource
+from imix.settings import SMALL_IMAGE_SIZE
+
+
+@dataclass(frozen=True)
+class Samples:
+    """One representation of training samples (n, F) and test samples (m, F), with their labels.
+
+    Labels are classes; or numeric targets, if `n_classes` is 1. Without labels `n_classes` is 0.
+    """
+
+    train: Tensor
+    test: Tensor
+    labels: Tensor
+    test_labels: Tensor
+    n_classes: int
+
+    def standardized(self) -> "Samples":
+        """Return the samples with the mean and standard deviation of the training samples removed."""
+        mean, std = self.train.mean(0), self.train.std(0, correction=0)
+        std = torch.where(std > 1e-6 * std.max(), std, torch.inf)  # constant columns become 0
+        return replace(self, train=(self.train - mean) / std, test=(self.test - mean) / std)
+
+
+def encode(encoder: nn.Module, data: Data, device: torch.device) -> Samples:
+    """Return the features and labels of all training and test samples."""
+    assert data.test is not None
+    train, test = EncodedSource(encoder, data.train, device), EncodedSource(encoder, data.test, device)
+    features = train.features().float(), test.features().float()
+    if data.train.labels is None:
+        return Samples(*features, torch.empty(0), torch.empty(0), 0)
+    return Samples(*features, train.labels(), test.labels(), data.n_classes)
+
+
+def combined(inputs: Samples, features: Samples) -> Samples:
+    """Return inputs and features side by side, both standardized."""
+    inputs, features = inputs.standardized(), features.standardized()
+    train, test = torch.cat([inputs.train, features.train], 1), torch.cat([inputs.test, features.test], 1)
+    return replace(features, train=train, test=test)
+
+
+def as_representation(encoder: nn.Sequential, data: Data, representation: str) -> nn.Module:
+    """Return the encoder, or for "inputs" only its preprocessing."""
+    if representation == "features":
+        return encoder
+    if data.train.shape is None:
+        raise InputError(f"inputs=True needs samples with one field; samples of {data.name} have several")
+    return nn.Sequential(encoder[0], nn.Flatten())
+
+
+def restandardized(encoder: nn.Sequential, data: Data) -> nn.Sequential:
+    """Return a copy of the encoder with its standardization fitted to the training samples of `data`."""
+    encoder = copy.deepcopy(encoder)
+    if not isinstance(encoder[0], Standardize) or not isinstance(data.train, TensorSource):
+        raise InputError(
+            f"restandardize=True needs a run that standardizes its inputs, and data in memory; got {data.name}"
+        )
+    encoder[0].fit(data.train.inputs)
+    return encoder
+
+
+def random_crops_for(data: Data, protocol: str) -> nn.Module:
+    """Return the augmentation of the linear classifier's training images."""
+    shape = data.train.shape or ()
+    if protocol != "linear-paper" or len(shape) != 3:
+        raise InputError(
+            f"random_crops=True is for protocol 'linear-paper' on images; got {protocol!r} on samples of shape {shape}"
+        )
+    if max(shape[1:]) <= SMALL_IMAGE_SIZE:
+        return PadCrop()
+    return RandomResizedCrop((shape[1], shape[2]), scale=(0.08, 1.0))
