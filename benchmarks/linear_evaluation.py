@@ -28,7 +28,7 @@ from imix.batch import to_channels_last, to_float
 from imix.data import TensorSource
 from imix.encoders import build
 from imix.probes.features import EncodedSource
-from imix.probes.linear import Linear, LinearClassifiers, linear
+from imix.probes.linear_paper import LinearClassifiers, LinearPaper, linear_paper
 from imix.runtime.device import channels_last, cudnn_benchmark
 
 VIEWS_TARGET = 7.0
@@ -42,7 +42,7 @@ def train_plain(
     width: int,
     classes: int,
     lr: float,
-    protocol: Linear,
+    protocol: LinearPaper,
     device: torch.device,
 ) -> nn.Linear:
     """Train a linear classifier with one learning rate, as usually written in PyTorch."""
@@ -76,7 +76,7 @@ def random_features(rows: int, width: int, classes: int, device: torch.device, s
 
 
 def plain_accuracies(
-    get_features: GetFeatures, labels: Tensor, test: tuple[Tensor, Tensor], classes: int, protocol: Linear
+    get_features: GetFeatures, labels: Tensor, test: tuple[Tensor, Tensor], classes: int, protocol: LinearPaper
 ) -> dict[float, float]:
     """Return the test accuracy of each learning rate, trained one after another."""
     accuracies = {}
@@ -102,7 +102,9 @@ def on_cached_features(
     rows: int, width: int, classes: int, device: torch.device, rounds: int, epochs: int
 ) -> list[list[object]]:
     """Compare on features that are computed once."""
-    protocol = Linear(epochs=epochs, milestones=tuple(epochs * percent // 100 for percent in Linear().milestones))
+    protocol = LinearPaper(
+        epochs=epochs, milestones=tuple(epochs * percent // 100 for percent in LinearPaper().milestones)
+    )
     sources = [TensorSource(*random_features(n, width, classes, device, seed)) for seed, n in ((1, rows), (2, 10_000))]
     train, test = (EncodedSource(nn.Identity(), source, device) for source in sources)
     features, labels, test_data = train.features(), train.labels(), (test.features(), test.labels())
@@ -112,7 +114,7 @@ def on_cached_features(
         accuracies["plain"] = plain_accuracies(lambda rows: features[rows], labels, test_data, classes, protocol)
 
     def run_imix() -> None:
-        accuracies["imix"] = linear(train, test, classes, protocol).by_lr
+        accuracies["imix"] = linear_paper(train, test, classes, protocol).by_lr
 
     def run_imix_classifiers() -> None:
         classifiers = LinearClassifiers(classes, protocol)
@@ -124,7 +126,7 @@ def on_cached_features(
     case: dict[str, object] = {"features": "cached", "device": str(device)}
     case |= {"rows": rows, "width": width, "epochs": epochs}
     table_rows = print_times(case, time_in_rounds(variants, device, rounds, seconds=0.0))
-    difference = max(abs(accuracies["plain"][lr] - accuracies["imix"][lr]) for lr in Linear().lrs)
+    difference = max(abs(accuracies["plain"][lr] - accuracies["imix"][lr]) for lr in LinearPaper().lrs)
     mean = statistics.mean(accuracies["plain"].values())
     standard_error = (2 * mean * (1 - mean) / len(test_data[1])) ** 0.5  # of the difference of two accuracies
     comparison = {
@@ -153,16 +155,16 @@ def on_views(args: argparse.Namespace, device: torch.device) -> list[list[object
             with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
                 return encoder(x).float()
 
-    def run_plain(protocol: Linear) -> object:
+    def run_plain(protocol: LinearPaper) -> object:
         test_data = test.features(), test.labels()
         return plain_accuracies(encode_views, train.labels(), test_data, args.classes, protocol)
 
-    short, long = (Linear(epochs=epochs, milestones=()) for epochs in args.epochs)
+    short, long = (LinearPaper(epochs=epochs, milestones=()) for epochs in args.epochs)
     variants: dict[str, Callable[[], object]] = {
         "plain, short": lambda: run_plain(short),
         "plain, long": lambda: run_plain(long),
-        "imix, short": lambda: linear(train, test, args.classes, short),
-        "imix, long": lambda: linear(train, test, args.classes, long),
+        "imix, short": lambda: linear_paper(train, test, args.classes, short),
+        "imix, long": lambda: linear_paper(train, test, args.classes, long),
     }
     with cudnn_benchmark():
         for variant in ("plain, short", "imix, short"):
@@ -171,10 +173,10 @@ def on_views(args: argparse.Namespace, device: torch.device) -> list[list[object
     extrapolated = {}
     for name, variant in ((PLAIN, "plain"), (IMIX, "imix")):
         pairs = zip(times[f"{variant}, short"], times[f"{variant}, long"], strict=True)
-        remaining = (Linear().epochs - long.epochs) / (long.epochs - short.epochs)
+        remaining = (LinearPaper().epochs - long.epochs) / (long.epochs - short.epochs)
         extrapolated[name] = [after + remaining * (after - before) for before, after in pairs]
     case: dict[str, object] = {"features": "new views", "device": str(device), "images": args.images}
-    case |= {"encoder": args.encoder, "measured epochs": args.epochs, "epochs": Linear().epochs}
+    case |= {"encoder": args.encoder, "measured epochs": args.epochs, "epochs": LinearPaper().epochs}
     speedup = time_ratio(extrapolated, PLAIN, IMIX).median
     rows = print_times(case, extrapolated)
     print(f"target with views, {VIEWS_TARGET:g} times as fast: {'met' if speedup >= VIEWS_TARGET else 'missed'}")

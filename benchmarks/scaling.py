@@ -34,7 +34,7 @@ from torch import Tensor, nn
 import imix
 from imix.data import TensorSource
 from imix.probes.features import EncodedSource
-from imix.probes.linear import Linear, linear
+from imix.probes.linear_paper import LinearPaper, linear_paper
 from imix.runtime.distributed import wrap_ddp
 from imix.runtime.sync_bn import convert_sync_bn
 from imix.settings import Settings
@@ -82,7 +82,7 @@ def build_workload(name: str, size: int, device: torch.device) -> Callable[[], o
     if name == "linear, classes":
         features, labels = torch.randn(2048, 256).to(device), (torch.arange(2048) % classes).to(device)
         encoded = EncodedSource(nn.Identity(), TensorSource(features, labels), device)
-        return lambda: linear(encoded, encoded, classes, Linear(epochs=2))
+        return lambda: linear_paper(encoded, encoded, classes, LinearPaper(epochs=2))
     options["method"] = name.split(",")[0]
     return build_step(random_rows(1024, classes), Settings(batch_size=512, **options))[0]
 

@@ -12,10 +12,10 @@ from torch import nn
 import imix
 from imix import InputError, Settings
 from imix.data import Data, TensorSource
-from imix.evaluation import KNN, Linear
+from imix.evaluation import KNN, LinearPaper
 from imix.files import read_jsonl
 from imix.probes.knn import knn
-from tests.probes.helpers import QUICK, blobs, encoded
+from tests.probes.helpers import QUICK, blobs
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def encoder_state(encoder):
     return weights, [part.training for part in encoder.modules()], [p.requires_grad for p in encoder.parameters()]
 
 
-@pytest.mark.parametrize("protocol", ["linear", "knn", "pinv", "fed", "embed"])
+@pytest.mark.parametrize("protocol", ["linear", "knn", "pinv", "fed", "linear-paper", "embed"])
 def test_evaluation_does_not_change_the_encoder(run, protocol):
     assert any(isinstance(part, nn.BatchNorm1d) for part in run.encoder.modules())  # has running statistics
     run.encoder[-1].train()
@@ -55,7 +55,7 @@ def test_the_momentum_encoder_is_not_the_one_evaluated():
 def test_every_result_includes_its_hyperparameters(run):
     result = imix.evaluate(run, protocol="knn")
     assert "k 20" in str(result) and "temperature 0.07" in str(result) and "test 500" in str(result)
-    linear_result = imix.evaluate(run)
+    linear_result = imix.evaluate(run, protocol="linear-paper")
     assert "lrs (1, 3, 5, 10, 30, 50, 70)" in str(linear_result) and "as in the paper" in str(linear_result)
     assert read_jsonl(run.path / "evaluations.jsonl")[-1]["metrics"]["accuracy"] == linear_result.accuracy
     assert imix.load_run(run.path).evaluations[-1].hyperparameters["lrs"] == [1, 3, 5, 10, 30, 50, 70]
@@ -67,12 +67,14 @@ def test_evaluations_with_different_options_have_different_records(run):
     for protocol in ("linear", "knn", "pinv", "fed"):
         seeds = [imix.evaluate(in_memory, source, protocol, seed=seed).split.seed for seed in (0, 1)]
         assert seeds == [0, 1]
-    short = Linear(epochs=1, seed=3)
-    result = imix.evaluate(in_memory, source, seed=1, hyperparameters=short)
+    short = LinearPaper(epochs=1, seed=3)
+    result = imix.evaluate(in_memory, source, "linear-paper", seed=1, hyperparameters=short)
     assert (result.hyperparameters["seed"], result.split.seed) == (3, 1)
-    assert imix.evaluate(in_memory, source, seed=1).hyperparameters["seed"] == 1
+    assert imix.evaluate(in_memory, source, "linear", seed=1).hyperparameters["seed"] == 1
     plain, restandardized = (imix.evaluate(run, protocol="knn", restandardize=value) for value in (False, True))
-    assert replace(plain, metrics={}, restandardized=True) == replace(restandardized, metrics={})
+    assert replace(plain, metrics={}, intervals={}, restandardized=True) == replace(
+        restandardized, metrics={}, intervals={}
+    )
     assert not plain.restandardized
     assert plain.split.seed is None and "seed" not in plain.hyperparameters  # nothing was random
 
@@ -92,7 +94,7 @@ def test_results_include_the_accuracy_of_the_most_frequent_class():
     x, y = torch.randn(100, 3), [0] * 70 + [1] * 30
     run = imix.pretrain(x, QUICK, labels=y, progress=False)
     data = Data("d", TensorSource(x, torch.tensor(y)), TensorSource(x[50:], torch.tensor(y[50:])))
-    result = imix.evaluate(run, data)
+    result = imix.evaluate(run, data, "linear")
     assert result.metrics["majority_accuracy"] == pytest.approx(0.4)
     assert "most frequent class: 40.00%" in str(result)
 
@@ -101,7 +103,7 @@ def test_results_with_a_confusion_matrix_include_the_class_names(tmp_path):
     frame = polars.DataFrame({"v": np.arange(60) * 0.5, "kind": ["cat", "dog", "fox"] * 20})
     frame.write_csv(tmp_path / "t.csv")
     run = imix.pretrain(tmp_path / "t.csv", QUICK, imix.DataSettings(label="kind"), progress=False)
-    assert imix.evaluate(run).classes == ["cat", "dog", "fox"]
+    assert imix.evaluate(run, protocol="linear").classes == ["cat", "dog", "fox"]
 
 
 # --- data and options ------------------------------------------------------------------------------------------------
@@ -121,7 +123,7 @@ def test_a_class_may_occur_only_in_the_held_out_samples():
     run = imix.pretrain(TensorSource(x, y), replace(QUICK, knn_every=1), progress=False)
     for protocol in ("linear", "knn", "pinv"):
         assert imix.evaluate(run, TensorSource(x, y), protocol).accuracy <= 0.75
-    assert np.shape(imix.evaluate(run, TensorSource(x, y)).confusion) == (3, 3)
+    assert np.shape(imix.evaluate(run, TensorSource(x, y), "linear").confusion) == (3, 3)
 
 
 def test_inputs_are_evaluated_instead_of_features(run):
@@ -129,17 +131,18 @@ def test_inputs_are_evaluated_instead_of_features(run):
     result = imix.evaluate(run, "digits", "knn", inputs=True)
     preprocess = run.encoder[0]
     train, test = (TensorSource(preprocess(source.inputs), source.labels) for source in (digits.train, digits.test))
-    assert result.value == knn(encoded(train, nn.Flatten()), encoded(test, nn.Flatten()), 10)
-    assert result.inputs and "inputs instead of features" in str(result)
-    assert not imix.evaluate(run, "digits", "knn").inputs
+    predicted = knn(train.inputs.flatten(1), train.labels, test.inputs.flatten(1), 10).argmax(1)
+    assert result.value == float((predicted == test.labels).double().mean())
+    assert result.representation == "inputs" and "inputs" in str(result)
+    assert imix.evaluate(run, "digits", "knn").representation == "features"
 
 
 def test_random_crops_train_the_linear_classifier_on_the_papers_views():
     x = np.random.default_rng(0).integers(0, 256, (40, 3, 16, 16), dtype=np.uint8)
     run = imix.pretrain(x, Settings(epochs=1, batch_size=20, device="cpu"), progress=False)
-    result = imix.evaluate(run, x, labels=np.arange(40) % 2, random_crops=True)
+    result = imix.evaluate(run, x, protocol="linear-paper", labels=np.arange(40) % 2, random_crops=True)
     assert result.random_crops == "shift 4, flip 0.5"
-    with pytest.raises(InputError, match="random_crops=True is for protocol 'linear' on images; got 'knn'"):
+    with pytest.raises(InputError, match="`random_crops` is for protocol 'linear-paper'; got 'knn'"):
         imix.evaluate(run, x, "knn", labels=np.arange(40) % 2, random_crops=True)
 
 
@@ -164,8 +167,8 @@ def test_a_method_is_evaluated_by_its_encoder():
 
 def test_invalid_arguments_are_rejected_by_name(run, tmp_path):
     for arguments, message in [
-        ((run, None, "lda"), "unknown protocol 'lda'; choose from linear, knn, pinv"),
-        ((run, np.ones((9, 1, 8, 8))), "training samples of in-memory data have no labels"),
+        ((run, None, "lda"), "unknown protocol 'lda'; choose from linear, knn, trees, pinv"),
+        ((run, np.ones((9, 1, 8, 8)), "knn"), "training samples of in-memory data have no labels"),
         ((tmp_path / "nothing",), "no run folder"),
         ((tmp_path,), "not a run folder"),
     ]:
@@ -193,7 +196,7 @@ def test_data_with_a_single_class_is_rejected(run):
 def test_options_that_do_not_apply_are_rejected(run):
     with pytest.raises(InputError, match="columns only applies to tables; 'digits' is a named data set"):
         imix.evaluate(run, "digits", columns={"a": "drop"})
-    with pytest.raises(InputError, match="inputs=True does not apply to protocol 'detection'"):
+    with pytest.raises(InputError, match="`inputs` does not apply to detection"):
         imix.evaluate(run, "voc", "detection", data_dir=".", inputs=True)
 
 

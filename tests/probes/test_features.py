@@ -9,8 +9,7 @@ from imix import InputError
 from imix.data import TensorSource
 from imix.probes import features as features_module
 from imix.probes.features import BATCH_SIZE
-from imix.probes.knn import knn
-from imix.probes.linear import Linear, LinearClassifiers, linear
+from imix.probes.linear_paper import LinearClassifiers, LinearPaper, linear_paper
 from imix.probes.pinv import pinv
 from tests.probes.helpers import blobs, encoded
 
@@ -23,7 +22,7 @@ def test_encoding_in_batches_equals_encoding_at_once():
 
 def test_results_do_not_depend_on_the_chunk_size(monkeypatch):
     train, test = encoded(blobs(90, noise=3)), encoded(blobs(60, seed=1, noise=3))
-    protocols = knn, pinv, lambda *arguments: linear(*arguments, Linear(epochs=3))
+    protocols = pinv, lambda *arguments: linear_paper(*arguments, LinearPaper(epochs=3))
     expected = [protocol(train, test, 3) for protocol in protocols]
     sizes = []
     logits = LinearClassifiers.logits
@@ -43,7 +42,7 @@ def test_results_do_not_depend_on_the_chunk_size(monkeypatch):
         (lambda x: x[:, None], r"got \(60, 1, 5\)"),
     ],
 )
-@pytest.mark.parametrize("protocol", ["linear", "knn", "pinv"])
+@pytest.mark.parametrize("protocol", ["linear", "knn", "trees", "pinv", "linear-paper"])
 def test_an_encoder_with_invalid_output_is_rejected(forward, message, protocol):
     class Encoder(nn.Module):
         def forward(self, x):

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 import imix
+from imix import InputError
+from imix.data import Data, TensorSource
 from imix.probes.held_out import stratified_split, with_test_split
 from imix.run.result import Split
 from tests.probes.helpers import QUICK
@@ -39,3 +41,43 @@ def test_a_tenth_is_every_tenth_row_of_the_shuffled_rows_sorted_by_class(n):
     order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
     tenth = order[labels[order].argsort(stable=True)][9::10].sort().values
     assert torch.equal(stratified_split(labels, 0.1, 0)[1], tenth if n >= 10 else order[:1])
+
+
+def numbered(n=100, classes=2, unlabeled=0):
+    labels = torch.arange(n) % classes
+    labels[:unlabeled] = -1
+    return Data("numbers", TensorSource(torch.arange(n)[:, None].float(), labels))
+
+
+def test_a_split_by_group_keeps_whole_groups_together():
+    group = torch.arange(100) // 4  # 25 groups of 4 rows
+    data, split = with_test_split(numbered(unlabeled=10), 0, group=group)
+    in_train, in_test = (set(group[part.inputs[:, 0].long()].tolist()) for part in (data.train, data.test))
+    assert not in_train & in_test
+    assert 10 <= split.test <= 20 and split.by == "group" and split.unlabeled == 10
+    assert "held out by group with seed 0" in str(split)
+    other, _ = with_test_split(numbered(unlabeled=10), 1, group=group)
+    assert not torch.equal(other.test.inputs, data.test.inputs)
+
+
+def test_a_split_by_time_holds_out_the_latest_samples():
+    time = -torch.arange(100.0)  # the first rows are the latest
+    data, split = with_test_split(numbered(), 0, time=time)
+    assert data.test.inputs[:, 0].tolist() == list(range(20))
+    assert split.by == "time" and str(split) == "train 80, test 20 held out by time"
+
+
+def test_samples_of_the_same_time_are_not_separated():
+    time = torch.arange(100) // 30  # 0, 1, 2, 3: the last ten rows are the latest
+    data, _ = with_test_split(numbered(), 0, time=time)
+    assert data.test.inputs[:, 0].tolist() == list(range(90, 100))
+
+
+def test_splits_that_are_impossible_are_rejected():
+    with pytest.raises(InputError, match="needs at least two groups"):
+        with_test_split(numbered(), 0, group=torch.zeros(100))
+    with pytest.raises(InputError, match="needs different times"):
+        with_test_split(numbered(), 0, time=torch.zeros(100))
+    both = Data("d", numbered().train, numbered().train)
+    with pytest.raises(InputError, match="cannot be split by `group` or `time`"):
+        with_test_split(both, 0, group=torch.arange(100))

@@ -8,15 +8,15 @@ from torch import nn
 
 from imix import InputError
 from imix.data import TensorSource
-from imix.evaluation import Linear
+from imix.evaluation import LinearPaper
 from imix.probes.features import EncodedSource
-from imix.probes.linear import LinearClassifiers, linear
+from imix.probes.linear_paper import LinearClassifiers, linear_paper
 from tests.probes.helpers import CPU, blobs, encoded
 
 
 def test_training_all_lrs_together_matches_one_torch_run_per_lr():
     source = blobs(100)
-    protocol = Linear(lrs=(0.1, 1.0, 3.0), epochs=6, batch_size=32, milestones=(3, 5))
+    protocol = LinearPaper(lrs=(0.1, 1.0, 3.0), epochs=6, batch_size=32, milestones=(3, 5))
     classifiers = LinearClassifiers(3, protocol)
     for epoch in range(protocol.epochs):
         classifiers.train_epoch(source.inputs, source.labels, epoch)
@@ -40,17 +40,17 @@ def test_training_all_lrs_together_matches_one_torch_run_per_lr():
 
 def test_the_lr_is_chosen_without_the_test_set():
     train, test = blobs(120, noise=3), blobs(60, seed=1, noise=3)
-    result = linear(encoded(train), encoded(test), 3, Linear(epochs=5))
+    result = linear_paper(encoded(train), encoded(test), 3, LinearPaper(epochs=5))
     shuffled = TensorSource(test.inputs, test.labels.flip(0))
-    other = linear(encoded(train), encoded(shuffled), 3, Linear(epochs=5))
+    other = linear_paper(encoded(train), encoded(shuffled), 3, LinearPaper(epochs=5))
     assert result.lr == other.lr
     assert result.accuracy == result.by_lr[result.lr] <= result.paper_accuracy == max(result.by_lr.values())
 
 
 def test_a_diverging_lr_counts_as_wrong_and_does_not_affect_the_others():
     train, test = blobs(90), blobs(30, seed=1)
-    result = linear(encoded(train), encoded(test), 3, Linear(lrs=(1.0, 1e38), epochs=5))
-    alone = linear(encoded(train), encoded(test), 3, Linear(lrs=(1.0,), epochs=5))
+    result = linear_paper(encoded(train), encoded(test), 3, LinearPaper(lrs=(1.0, 1e38), epochs=5))
+    alone = linear_paper(encoded(train), encoded(test), 3, LinearPaper(lrs=(1.0,), epochs=5))
     assert result.lr == 1.0
     assert result.accuracy == alone.accuracy > 0.8
 
@@ -67,10 +67,10 @@ def test_augmentation_makes_new_views_in_every_epoch_of_training_and_none_in_tes
 
     encoder = nn.Flatten()
     train = EncodedSource(encoder, TensorSource(images, labels), CPU, augment)
-    result = linear(train, EncodedSource(encoder, TensorSource(images, labels), CPU), 2, Linear(epochs=7))
+    result = linear_paper(train, EncodedSource(encoder, TensorSource(images, labels), CPU), 2, LinearPaper(epochs=7))
     assert result.accuracy > 0.95
     assert len(calls) == 7
-    assert linear(train, train.without_augment(), 2, Linear(epochs=7)) == result
+    assert linear_paper(train, train.without_augment(), 2, LinearPaper(epochs=7)) == result
 
 
 def test_confusion_matrix_counts_every_test_sample_and_its_diagonal_is_the_accuracy():
@@ -78,7 +78,7 @@ def test_confusion_matrix_counts_every_test_sample_and_its_diagonal_is_the_accur
     labels = torch.arange(90) % 3
     features = torch.eye(3)[labels] + 0.4 * torch.randn(90, 3)
     train, test = TensorSource(features, labels), TensorSource(features[:45], labels[:45])
-    result = linear(encoded(train), encoded(test), 3, Linear(epochs=5))
+    result = linear_paper(encoded(train), encoded(test), 3, LinearPaper(epochs=5))
     confusion = np.array(result.confusion)
     assert confusion.sum() == 45 and confusion.sum(1).tolist() == [15, 15, 15]
     assert np.trace(confusion) / 45 == pytest.approx(result.accuracy)
@@ -87,7 +87,7 @@ def test_confusion_matrix_counts_every_test_sample_and_its_diagonal_is_the_accur
 
 def test_there_is_no_confusion_matrix_for_more_than_100_classes():
     source = encoded(TensorSource(torch.randn(202, 4), torch.arange(202) % 101))
-    assert linear(source, source, 101, Linear(epochs=1)).confusion == []
+    assert linear_paper(source, source, 101, LinearPaper(epochs=1)).confusion == []
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_there_is_no_confusion_matrix_for_more_than_100_classes():
 )
 def test_invalid_hyperparameters_are_rejected_by_name(arguments, message):
     with pytest.raises(InputError, match=message):
-        Linear(**arguments)
+        LinearPaper(**arguments)

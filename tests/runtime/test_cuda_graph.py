@@ -11,7 +11,7 @@ from torch import nn
 
 import imix
 import imix.train.step
-from imix.probes.linear import Linear, LinearClassifiers
+from imix.probes.linear_paper import LinearClassifiers, LinearPaper
 from imix.runtime.cuda_graph import WARMUP_CALLS, CudaGraph
 from imix.train.step import TrainingStep
 
@@ -85,7 +85,7 @@ def _with_float_lr(step):
 
 def test_linear_classifiers_trained_with_a_graph_are_the_same():
     x, labels = nn.functional.normalize(torch.randn(100, 5)), torch.arange(100) % 3
-    protocol = Linear(lrs=(0.1, 1.0, 3.0), epochs=6, batch_size=32, milestones=(3, 5))
+    protocol = LinearPaper(lrs=(0.1, 1.0, 3.0), epochs=6, batch_size=32, milestones=(3, 5))
     expected, replayed = LinearClassifiers(3, protocol), LinearClassifiers(3, protocol)
     replayed.full_batch_step = CudaGraph(replayed._step, CPU)
     for epoch in range(protocol.epochs):

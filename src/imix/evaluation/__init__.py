@@ -156,7 +156,7 @@ def evaluate(
     >>> f"{result.accuracy:.2f}"
     '0.98'
     """
-    _check_options(protocol, hyperparameters, inputs, labels_per_class, draws)
+    _check_options(protocol, hyperparameters, inputs, random_crops, labels_per_class, draws)
     run = as_run(run)
     if protocol == "detection":
         return _detection(run, data, data_dir, device, hyperparameters, seed)
@@ -194,7 +194,7 @@ def evaluate(
         if protocol in ON_FEATURES:
             result = measure_features(protocol, encode(encoder, dataset, torch_device), result, used)
         else:
-            augment = random_crops_for(dataset, protocol) if random_crops else None
+            augment = random_crops_for(dataset) if random_crops else None
             bf16 = random_crops and uses_bf16(
                 run.settings, torch_device
             )  # fp32 is affordable if samples are encoded once
@@ -231,7 +231,12 @@ def _summary(
 
 
 def _check_options(
-    protocol: str | None, hyperparameters: Any, inputs: bool, labels_per_class: Sequence[int], draws: int
+    protocol: str | None,
+    hyperparameters: Any,
+    inputs: bool,
+    random_crops: bool,
+    labels_per_class: Sequence[int],
+    draws: int,
 ) -> None:
     """Raise InputError for options that do not exist or do not apply."""
     if protocol is not None and protocol not in PROTOCOLS:
@@ -239,6 +244,8 @@ def _check_options(
     if inputs and protocol in (None, "detection"):
         reason = "fine-tunes the encoder" if protocol else "includes them"
         raise InputError(f"`inputs` does not apply to {protocol or 'the summary'}, which {reason}")
+    if random_crops and protocol != "linear-paper":
+        raise InputError(f"`random_crops` is for protocol 'linear-paper'; got {protocol!r}")
     if not all(isinstance(n, int) and n > 0 for n in labels_per_class):
         raise InputError(f"`labels_per_class` must be ints above 0; got {labels_per_class!r}")
     if not (isinstance(draws, int) and draws > 1):

@@ -51,7 +51,7 @@ def measure_features(
         else classification_metrics(output, test_labels, intervals=len(outputs) == 1)
         for output in outputs
     ]
-    values = {name: torch.tensor([draw.values[name] for draw in draws]).double() for name in draws[0].values}
+    values = {name: torch.tensor([draw.values[name] for draw in draws], dtype=torch.double) for name in draws[0].values}
     confusion = []
     if protocol == "linear" and len(outputs) == 1 and 1 < n_classes <= MAX_CONFUSION_CLASSES:
         pairs = test_labels * n_classes + outputs[0].argmax(1)

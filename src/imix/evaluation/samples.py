@@ -56,7 +56,7 @@ def as_representation(encoder: nn.Sequential, data: Data, representation: str) -
     if representation == "features":
         return encoder
     if data.train.shape is None:
-        raise InputError(f"inputs=True needs samples with one field; samples of {data.name} have several")
+        raise InputError(f"`inputs` needs samples with one field; samples of {data.name} have several")
     return nn.Sequential(encoder[0], nn.Flatten())
 
 
@@ -65,19 +65,17 @@ def restandardized(encoder: nn.Sequential, data: Data) -> nn.Sequential:
     encoder = copy.deepcopy(encoder)
     if not isinstance(encoder[0], Standardize) or not isinstance(data.train, TensorSource):
         raise InputError(
-            f"restandardize=True needs a run that standardizes its inputs, and data in memory; got {data.name}"
+            f"`restandardize` needs a run that standardizes its inputs, and data in memory; got {data.name}"
         )
     encoder[0].fit(data.train.inputs)
     return encoder
 
 
-def random_crops_for(data: Data, protocol: str) -> nn.Module:
-    """Return the augmentation of the linear classifier's training images."""
+def random_crops_for(data: Data) -> nn.Module:
+    """Return the augmentation of the training images of "linear-paper"."""
     shape = data.train.shape or ()
-    if protocol != "linear-paper" or len(shape) != 3:
-        raise InputError(
-            f"random_crops=True is for protocol 'linear-paper' on images; got {protocol!r} on samples of shape {shape}"
-        )
+    if len(shape) != 3:
+        raise InputError(f"`random_crops` is for images; {data.name} has samples of shape {shape}")
     if max(shape[1:]) <= SMALL_IMAGE_SIZE:
         return PadCrop()
     return RandomResizedCrop((shape[1], shape[2]), scale=(0.08, 1.0))

@@ -1,6 +1,7 @@
 """The summary of an evaluation: the features beside the inputs, with all labels and with few."""
 
 import itertools
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +15,7 @@ from imix.probes.linear import Linear
 from imix.probes.metrics import classification_metrics, regression_metrics
 from imix.probes.trees import Trees
 from imix.progress import ProgressLine
-from imix.run.result import METRIC_LABELS, Result, format_metric
+from imix.run.result import ABSOLUTE, METRIC_LABELS, Result
 from imix.train.health import health
 
 BOTH = "inputs + features"
@@ -55,7 +56,7 @@ class Summary:
         raise KeyError(", ".join(map(str, wanted)))
 
     def __str__(self) -> str:
-        first = self.results[0]
+        first = replace(self.results[0], representation="features")
         if first.protocol == "no labels":
             values = ", ".join(f"{METRIC_LABELS.get(name, name)} {value:.2f}" for name, value in first.metrics.items())
             return f"{first.data}: {', '.join(first.conditions)}\n\n{values}\n\nNote: {self.warnings[0]}"
@@ -63,7 +64,7 @@ class Summary:
         tables = [title, _metrics_table([result for result in self.results if result.labels_per_class is None])]
         if any(result.labels_per_class is not None for result in self.results):
             tables.append(_label_table(self.results))
-        return "\n\n".join([*tables, *(f"Note: {warning}" for warning in self.warnings)])
+        return "\n\n".join([*tables, *(textwrap.fill(f"Note: {warning}", 100) for warning in self.warnings)])
 
 
 def summarize(
@@ -168,16 +169,21 @@ def _row_name(result: Result) -> str:
     return f"{result.representation}, {'kNN' if result.protocol == 'knn' else result.protocol}"
 
 
+def _cell(metric: str, value: float) -> str:
+    """Format a number without its unit, which is percent for most metrics."""
+    return f"{value:.3f}" if metric in ABSOLUTE else f"{100 * value:.1f}"
+
+
 def _metrics_table(results: Sequence[Result]) -> str:
     """Format all metrics of the results, one line per result, with the interval of the main metric."""
     names = list(results[0].metrics)
     header = [METRIC_LABELS.get(name, name) for name in names]
-    header[0] += " [95% interval]"
+    header[0] += " (95% interval)"
     lines = [["all labels", *header]]
     for result in results:
-        cells = [format_metric(name, result.metrics[name]) for name in names]
-        low, high = (format_metric(names[0], bound) for bound in result.intervals[names[0]])
-        lines.append([_row_name(result), f"{cells[0]} [{low}, {high}]", *cells[1:]])
+        cells = [_cell(name, result.metrics[name]) for name in names]
+        low, high = (_cell(names[0], bound) for bound in result.intervals[names[0]])
+        lines.append([_row_name(result), f"{cells[0]} ({low} to {high})", *cells[1:]])
     return _aligned(lines)
 
 
@@ -189,12 +195,12 @@ def _label_table(results: Sequence[Result]) -> str:
     lines = [[METRIC_LABELS[metric], *(f"{n} {unit}" for n in counts), "all labels"]]
     cells: dict[str, dict[int | None, str]] = {}
     for result in results:
-        text = format_metric(metric, result.metrics[metric])
-        text += f" ± {format_metric(metric, result.std[metric])}" if result.std else ""
+        text = _cell(metric, result.metrics[metric])
+        text += f" ± {_cell(metric, result.std[metric])}" if result.std else ""
         cells.setdefault(_row_name(result), {})[result.labels_per_class] = text
     lines += [[name, *(row.get(n, "") for n in [*counts, None])] for name, row in cells.items()]
     draws = max(result.draws for result in results)
-    return f"{_aligned(lines)}\n(mean ± standard deviation of {draws} random draws of the labels)"
+    return f"{_aligned(lines)}\n(mean and standard deviation of {draws} random draws of the labels)"
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> str:

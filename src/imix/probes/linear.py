@@ -7,10 +7,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from imix.errors import InputError
+from imix.probes.features import check_memory
 
 MAX_CV_VALUES = 10_000_000  # cross-validation uses at most this many numbers: rows times features
 MAX_CV_ROWS = 10_000
 MAX_ITERATIONS = 300
+HISTORY = 10  # gradients that L-BFGS keeps
 
 
 @dataclass(frozen=True)
@@ -69,29 +71,53 @@ def fit_linear(x: Tensor, y: Tensor, n_classes: int, hyperparameters: Linear = L
     hyperparameters : Linear
         Strengths and folds.
     """
+    n_values = n_classes * (4 * y.numel() + 3 * HISTORY * hyperparameters.folds * len(x) * x.shape[2])
+    check_memory(x.element_size() * n_values, x.device, n_classes, "linear evaluation")
     strengths = sorted(hyperparameters.strengths)
+    x, rotation, eigenvalues = _rotate(x)
     chosen = torch.zeros(len(x), dtype=torch.long)
     if len(strengths) > 1:
-        chosen = _cross_validate(x, y, n_classes, strengths, hyperparameters)
+        chosen = _cross_validate(x, y, eigenvalues, n_classes, strengths, hyperparameters)
     strength = torch.tensor(strengths, device=x.device, dtype=x.dtype)[chosen.to(x.device)]
-    parameters = _minimize(x, y, torch.ones_like(y, dtype=x.dtype)[:, None], strength[:, None], n_classes, None)
-    return LinearModel(parameters[:, :-1, 0], parameters[:, -1, 0], strength.tolist())
+    all_rows = torch.ones_like(y, dtype=x.dtype)[:, None]
+    parameters = _minimize(x, y, eigenvalues, all_rows, strength[:, None], n_classes, None)[:, :, 0]
+    return LinearModel(rotation @ parameters[:, :-1], parameters[:, -1], [strengths[i] for i in chosen.tolist()])
 
 
-def _cross_validate(x: Tensor, y: Tensor, n_classes: int, strengths: list[float], hyperparameters: Linear) -> Tensor:
+def _rotate(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rotate x (D, n, F) onto its principal axes: x @ rotation (D, n, R), rotation (D, F, R), eigenvalues (D, R).
+
+    The penalty does not change under rotation, and weights outside the span of the samples are 0, so the solution is
+    the same. There are at most n axes, and each can be scaled on its own, which makes L-BFGS converge quickly.
+    """
+    n = x.shape[1]
+    if n >= x.shape[2]:
+        eigenvalues, rotation = torch.linalg.eigh((x.mT @ x / n).double())
+    else:
+        eigenvalues, left = torch.linalg.eigh((x @ x.mT / n).double())
+        rotation = x.mT.double() @ left / (n * eigenvalues.clamp(min=1e-12)).sqrt()[:, None]
+    kept = (eigenvalues > 1e-7 * eigenvalues[:, -1:]).any(0)
+    rotation = rotation[:, :, kept].to(x.dtype)
+    return x @ rotation, rotation, eigenvalues[:, kept].clamp(min=0).to(x.dtype)
+
+
+def _cross_validate(
+    x: Tensor, y: Tensor, eigenvalues: Tensor, n_classes: int, strengths: list[float], hyperparameters: Linear
+) -> Tensor:
     """Return the index of the best strength of each training set, (D,). All folds and sets are fitted at once."""
     rows = min(MAX_CV_ROWS, max(500, MAX_CV_VALUES // x.shape[2]))
     fold = torch.stack([draw_folds(labels, hyperparameters.folds, hyperparameters.seed, rows) for labels in y])
-    used = (fold >= 0).any(0)  # rows beyond the limit are in no fold
-    x, y, fold = x[:, used], y[:, used], fold[:, used]
+    if x.shape[1] > rows:
+        used = (fold >= 0).nonzero()[:, 1].view(len(x), -1)  # the same number of rows in each set
+        y, fold = y.gather(1, used), fold.gather(1, used)
+        x = x.gather(1, used[..., None].expand(-1, -1, x.shape[2]))
     in_fold = fold[:, None] == torch.arange(hyperparameters.folds, device=x.device)[:, None]  # (D, K, n)
-    train = ((fold >= 0)[:, None] & ~in_fold).to(x.dtype)
     parameters: Tensor | None = None
     losses: list[Tensor] = []
     for strength in strengths:  # from strong to weak regularization, each starting at the previous solution
-        parameters = _minimize(x, y, train, x.new_full(train.shape[:2], strength), n_classes, parameters)
-        loss = _losses(x, y, parameters)
-        losses.append((loss * in_fold).sum((1, 2)) / in_fold.sum((1, 2)))
+        weights, strength_by_fold = (~in_fold).to(x.dtype), x.new_full(in_fold.shape[:2], strength)
+        parameters = _minimize(x, y, eigenvalues, weights, strength_by_fold, n_classes, parameters)
+        losses.append((_losses(x, y, parameters) * in_fold).sum((1, 2)) / fold.shape[1])
         if len(losses) > 2 and bool((losses[-1] > losses[-2]).all() and (losses[-2] > losses[-3]).all()):
             break
     return torch.stack(losses).argmin(0).cpu()
@@ -107,29 +133,46 @@ def draw_folds(labels: Tensor, folds: int, seed: int, max_rows: int) -> Tensor:
     return fold
 
 
-def _minimize(x: Tensor, y: Tensor, weights: Tensor, strength: Tensor, n_classes: int, start: Tensor | None) -> Tensor:
+def _minimize(
+    x: Tensor,
+    y: Tensor,
+    eigenvalues: Tensor,
+    weights: Tensor,
+    strength: Tensor,
+    n_classes: int,
+    start: Tensor | None,
+) -> Tensor:
     """Minimize the regularized loss of D x K problems at once by L-BFGS.
 
-    x (D, n, F), y (D, n), sample weights (D, K, n) and strength (D, K) give parameters (D, F + 1, K, C), whose last row
-    is the bias, which is not regularized.
+    Rotated samples x (D, n, R) with their eigenvalues (D, R), y (D, n), sample weights (D, K, n) and strength (D, K)
+    give parameters (D, R + 1, K, C), whose last row is the bias, which is not regularized.
     """
-    shape = (x.shape[0], x.shape[2] + 1, weights.shape[1], n_classes)
-    parameters = (x.new_zeros(shape) if start is None else start.clone()).requires_grad_()
     total = weights.sum(2)  # (D, K)
+    penalty = 1 / (strength * total)[:, None]  # (D, 1, K)
+    # Along each axis the curvature is about eigenvalue / 4 + penalty; divide by its root, so that all are alike.
+    unit = torch.cat([(eigenvalues[..., None] / 4 + penalty).rsqrt(), torch.full_like(penalty, 2)], 1)[..., None]
+    scaled = x.new_zeros(*unit.shape[:3], n_classes) if start is None else start / unit
+    scaled.requires_grad_()
     optimizer = torch.optim.LBFGS(
-        [parameters], max_iter=MAX_ITERATIONS, tolerance_grad=1e-5, tolerance_change=1e-9, line_search_fn="strong_wolfe"
+        [scaled],
+        max_iter=MAX_ITERATIONS,
+        tolerance_grad=1e-6,
+        tolerance_change=1e-9,
+        history_size=HISTORY,
+        line_search_fn="strong_wolfe",
     )
 
     def objective() -> Tensor:
         optimizer.zero_grad()
-        penalty = parameters[:, :-1].square().sum((1, 3)) / 2
-        loss = (((_losses(x, y, parameters) * weights).sum(2) + penalty / strength) / total).sum()
+        parameters = scaled * unit
+        squares = parameters[:, :-1].square().sum((1, 3)) * penalty[:, 0] / 2
+        loss = ((_losses(x, y, parameters) * weights).sum(2) / total + squares).sum()
         loss.backward()
         return loss
 
     with torch.enable_grad():
         optimizer.step(objective)
-    return parameters.detach()
+    return (scaled * unit).detach()
 
 
 def _losses(x: Tensor, y: Tensor, parameters: Tensor) -> Tensor:

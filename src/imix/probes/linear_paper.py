@@ -20,7 +20,7 @@ Batches = EncodedSource | list[tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class LinearPaper:
-    """Hyperparameters of the protocol "linear-paper". The defaults are the paper's (appendix C.1): SGD without weight decay.
+    """Hyperparameters of the protocol "linear-paper": SGD without weight decay. The defaults are the paper's (C.1).
 
     Parameters
     ----------
