@@ -25,6 +25,7 @@ from .mix import InputMix as InputMix
 from .mix import Mix as Mix
 from .mix import MixUp as MixUp
 from .probes.embed import embed as embed
+from .probes.predict import predict as predict
 from .reports import draw_map as draw_map
 from .reports import report as report
 from .run import Run as Run
@@ -35,4 +36,5 @@ from .settings import DataSettings as DataSettings
 from .settings import Settings as Settings
 from .sklearn import IMixTransformer as IMixTransformer
 from .train.bench import bench as bench
+from .train.finetune import finetune as finetune
 from .train.pretrain import pretrain as pretrain

@@ -5,12 +5,15 @@ Images are (N, C, H, W), floats in [0, 1]. On a GPU, the paper's augmentation of
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from imix.augment.image_ops import blur, jitter, per_sample, resized_crop, to_gray
+from imix.errors import InputError
 from imix.runtime import kernels
+from imix.settings import SMALL_IMAGE_SIZE
 
 MAX_KERNEL_SIDE = 64  # largest image side, in pixels, that the kernel can hold
 
@@ -306,3 +309,28 @@ def imagenet(size: int | tuple[int, int]) -> nn.Sequential:
 
 def _to_range(low: float, high: float, uniforms: Tensor) -> Tensor:
     return low + (high - low) * uniforms
+
+
+def weak_crops(shape: Sequence[int] | None) -> nn.Module:
+    """Build the augmentation with which classifiers are trained on images.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Shape (C, H, W) of the images.
+
+    Returns
+    -------
+    nn.Module
+        Shifts by up to 4 pixels and flips; for images above 64 pixels, random resized crops and flips.
+
+    Examples
+    --------
+    >>> imix.augment.image.weak_crops((3, 32, 32))(torch.rand(4, 3, 32, 32)).shape
+    torch.Size([4, 3, 32, 32])
+    """
+    if shape is None or len(shape) != 3:
+        raise InputError(f"random crops are for images; got samples of shape {shape}")
+    if max(shape[1:]) <= SMALL_IMAGE_SIZE:
+        return PadCrop()
+    return RandomResizedCrop((shape[1], shape[2]), scale=(0.08, 1.0))

@@ -9,11 +9,12 @@ from typing import Any, TypedDict, Unpack, overload
 import torch
 from torch import nn
 
+from imix.augment.image import weak_crops
 from imix.data import Data
 from imix.encoders import temporarily_on
 from imix.errors import InputError
 from imix.evaluation.protocols import HYPERPARAMETERS, ON_FEATURES, measure_batches, measure_features
-from imix.evaluation.samples import as_representation, combined, encode, random_crops_for, restandardized
+from imix.evaluation.samples import as_representation, combined, encode, restandardized
 from imix.evaluation.summary import BOTH, Summary, describe_unlabeled, summarize
 from imix.probes.embed import embed
 from imix.probes.features import EncodedSource
@@ -194,7 +195,7 @@ def evaluate(
         if protocol in ON_FEATURES:
             result = measure_features(protocol, encode(encoder, dataset, torch_device), result, used)
         else:
-            augment = random_crops_for(dataset) if random_crops else None
+            augment = weak_crops(dataset.train.shape) if random_crops else None
             bf16 = random_crops and uses_bf16(
                 run.settings, torch_device
             )  # fp32 is affordable if samples are encoded once

@@ -6,12 +6,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from imix.augment.image import PadCrop, RandomResizedCrop
 from imix.data import Data, TensorSource
 from imix.encoders.standardize import Standardize
 from imix.errors import InputError
 from imix.probes.features import EncodedSource
-from imix.settings import SMALL_IMAGE_SIZE
 
 
 @dataclass(frozen=True)
@@ -69,13 +67,3 @@ def restandardized(encoder: nn.Sequential, data: Data) -> nn.Sequential:
         )
     encoder[0].fit(data.train.inputs)
     return encoder
-
-
-def random_crops_for(data: Data) -> nn.Module:
-    """Return the augmentation of the training images of "linear-paper"."""
-    shape = data.train.shape or ()
-    if len(shape) != 3:
-        raise InputError(f"`random_crops` is for images; {data.name} has samples of shape {shape}")
-    if max(shape[1:]) <= SMALL_IMAGE_SIZE:
-        return PadCrop()
-    return RandomResizedCrop((shape[1], shape[2]), scale=(0.08, 1.0))

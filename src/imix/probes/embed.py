@@ -72,7 +72,7 @@ def embed(
         out = check_output_path(Path(out), FORMATS, "features")
     run = as_run(run)
     dataset = load_for_run(run, data, columns=columns, data_dir=data_dir)
-    kept = _read_columns(data, dataset, keep, to_csv=out is not None and out.suffix == ".csv") if keep else {}
+    kept = read_columns(data, dataset, keep, to_csv=out is not None and out.suffix == ".csv") if keep else {}
     torch_device = pick_device(device)
     sources = {"train": dataset.train} | ({"test": dataset.test} if dataset.test is not None else {})
     with temporarily_on(torch_device, run.encoder) as encoder:
@@ -83,33 +83,38 @@ def embed(
         return features
     if out.suffix == ".npy":
         write_atomically(out, lambda file: np.save(file, features), features.nbytes)
-        return features
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
-    feature_columns = {f"f{i}": column for i, column in enumerate(features.T)}
-    table = pa.table(kept | feature_columns | _sample_columns(dataset, sources))
-    write = parquet.write_table if out.suffix == ".parquet" else csv.write_csv
-    write_atomically(out, lambda file: write(table, file), table.nbytes)
+    else:
+        feature_columns = {f"f{i}": column for i, column in enumerate(features.T)}
+        write_columns(out, kept | feature_columns | sample_columns(dataset, sources))
     return features
 
 
-def _sample_columns(dataset: Data, sources: Mapping[str, Source]) -> dict[str, np.ndarray]:
+def write_columns(out: Path, columns: Mapping[str, Any]) -> None:
+    """Write columns to a .parquet or .csv file."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    table = pa.table(columns)
+    write = parquet.write_table if out.suffix == ".parquet" else csv.write_csv
+    write_atomically(out, lambda file: write(table, file), table.nbytes)
+
+
+def sample_columns(dataset: Data, sources: Mapping[str, Source]) -> dict[str, np.ndarray]:
     """Return the columns `file`, `split` and `label`, if the data has them."""
     columns = {}
     if dataset.sample_names:
-        columns["file"] = np.array([_printable(name) for name in dataset.sample_names])
+        columns["file"] = np.array([printable(name) for name in dataset.sample_names])
     if len(sources) > 1:
         columns["split"] = np.repeat(list(sources), [len(source) for source in sources.values()])
     labels = [source.labels.cpu() for source in sources.values() if source.labels is not None]
     if len(labels) == len(sources):
         indices = torch.cat(labels).numpy()
-        names = np.array([*map(_printable, dataset.class_names), None], dtype=object)  # index -1 means no label
+        names = np.array([*map(printable, dataset.class_names), None], dtype=object)  # index -1 means no label
         columns["label"] = names[indices] if dataset.class_names else indices
     return columns
 
 
-def _read_columns(data: Any, dataset: Data, names: Sequence[str], to_csv: bool) -> dict[str, Any]:
+def read_columns(data: Any, dataset: Data, names: Sequence[str], to_csv: bool) -> dict[str, Any]:
     """Return columns with their original values from the table's file or data frame."""
     import pyarrow as pa
 
@@ -124,6 +129,6 @@ def _read_columns(data: Any, dataset: Data, names: Sequence[str], to_csv: bool) 
     return {name: table.column(name) for name in names}
 
 
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
     """Return a file name with bytes that are not valid UTF-8 escaped."""
     return os.fsencode(name).decode(errors="backslashreplace")

@@ -28,7 +28,7 @@ def with_test_split(
         has_label = data.train.labels >= 0
         group, time = (None if values is None else values[has_label] for values in (group, time))
     if labeled:
-        train = _labeled(data.train, f"the training samples of {data.name}", data)
+        train = labeled_samples(data)
         test_name = data.settings.test or f"the test samples of {data.name}"
         test = None if data.test is None else _labeled(data.test, test_name, data)
         data = replace(data, train=train, test=test)
@@ -94,6 +94,11 @@ def majority_accuracy(data: Data) -> float:
     assert train_labels is not None
     assert test_labels is not None
     return float((test_labels == train_labels.mode().values.to(test_labels)).double().mean())
+
+
+def labeled_samples(data: Data) -> Source:
+    """Return the training samples that have a label; raise InputError if there are none."""
+    return _labeled(data.train, f"the training samples of {data.name}", data)
 
 
 def _labeled(source: Source, name: str, data: Data) -> Source:

@@ -9,6 +9,7 @@ from typing import Any
 from imix.data.tables.table import Table
 from imix.encoders.mel import Clip
 from imix.errors import InputError, first_line
+from imix.run.classifier import FineTuning
 from imix.settings import DataSettings, Settings
 from imix.typed_json import build
 
@@ -91,6 +92,8 @@ class RunConfig:
         Names of the user-supplied components, by role: method, mix, augment.
     versions : dict of str to str
         Versions of imix, torch and Python.
+    fine_tuning : FineTuning or None
+        What the model predicts and how it was fine-tuned; None for a pretrained run.
     """
 
     settings: Settings
@@ -99,6 +102,7 @@ class RunConfig:
     ranks: int
     user_supplied: dict[str, str]
     versions: dict[str, str]
+    fine_tuning: FineTuning | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The config as plain values, as they are written to config.json."""

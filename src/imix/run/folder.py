@@ -4,6 +4,7 @@
     metrics.jsonl         training metrics, one record every few steps
     checkpoint.pt         everything needed to resume, replaced atomically
     encoder.safetensors   the trained encoder, including preprocessing, with its architecture in the header
+    head.safetensors      the classifier's last layer, if the run was fine-tuned
     evaluations.jsonl     results of `imix evaluate`
     detection.pt          checkpoint of detector fine-tuning; deleted when it finishes
     report.html           the page written by `imix report`
@@ -25,6 +26,7 @@ from imix.data import Table
 from imix.data.loading import IN_MEMORY_NAME
 from imix.errors import InputError, StorageError, first_line
 from imix.files import append_jsonl, read_jsonl, read_metrics
+from imix.run.classifier import HEAD_FILE, load_head
 from imix.run.config import Architecture, DataConfig, RunConfig, read_config
 from imix.run.result import Result
 from imix.run.stored_encoder import load_encoder
@@ -34,6 +36,7 @@ RUN_FILES = (  # the checkpoint first: without it a partly deleted run starts ov
     "checkpoint.pt",
     "metrics.jsonl",
     "encoder.safetensors",
+    HEAD_FILE,
     "evaluations.jsonl",
     "detection.pt",
     "report.html",
@@ -56,6 +59,8 @@ class Run:
         The records of metrics.jsonl.
     path : Path or None
         The run folder, or None if the run is only in memory.
+    head : nn.Linear or None
+        The classifier's last layer, if the run was fine-tuned.
 
     Examples
     --------
@@ -68,6 +73,7 @@ class Run:
     config: RunConfig
     metrics: list[dict[str, Any]] = field(default_factory=list)
     path: Path | None = None
+    head: nn.Linear | None = None
 
     @property
     def settings(self) -> Settings:
@@ -148,7 +154,8 @@ def load_run(path: str | Path, encoder: nn.Module | None = None) -> Run:
     """
     path = Path(path)
     config = read_config(path)
-    return Run(load_encoder(path, encoder), config, read_metrics(path / "metrics.jsonl"), path)
+    head = None if config.fine_tuning is None else load_head(path)
+    return Run(load_encoder(path, encoder), config, read_metrics(path / "metrics.jsonl"), path, head)
 
 
 def as_run(run: "Run | nn.Module | str | Path") -> Run:

@@ -1,0 +1,308 @@
+"""`imix.finetune`: trains a classifier from a pretrained encoder and labels, of which a few may be enough."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from imix import files
+from imix.augment.image import weak_crops
+from imix.batch import Batch, map_fields, to_channels_last, to_float
+from imix.data import Data, TensorSource
+from imix.encoders import infer_width
+from imix.errors import InputError
+from imix.mix import MixUp
+from imix.probes.features import EncodedSource
+from imix.probes.held_out import labeled_samples, stratified_split
+from imix.probes.linear import fit_linear
+from imix.probes.run_data import load_for_run
+from imix.progress import ProgressLine
+from imix.run import Run, as_run, clear_run_folder
+from imix.run.classifier import Classifier, FineTuning, save_head
+from imix.run.config import DataConfig
+from imix.run.stored_encoder import save_encoder
+from imix.runtime.device import pick_device
+from imix.runtime.rng import epoch_order, isolated_rng, seed_all
+from imix.train.setup import build_method, build_mix
+from imix.train.views import Views, build_view
+
+MAX_REFIT = 10_000  # up to this many labels, the model is trained again with the held-out ones
+MIN_PER_CLASS = 5  # labels of the rarest class below which none are held out
+MAX_INPUTS = 10_000  # inputs with more values per sample are not shown to the head by default
+
+
+class FineTuningOptions(TypedDict, total=False):
+    """The options of `imix.finetune` that `FineTuning` stores."""
+
+    include_inputs: bool
+    epochs: int
+    batch_size: int
+    lr: float
+    encoder_lr: float
+    weight_decay: float
+    mix: Literal["none", "mixup"]
+    alpha: float
+    class_weights: bool
+    unlabeled_weight: float
+    held_out: float
+    patience: int
+    seed: int
+
+
+def finetune(
+    run: "Run | nn.Module | str | Path",
+    data: Any = None,
+    *,
+    label: str | None = None,
+    labels: Any = None,
+    columns: Mapping[str, str] | None = None,
+    data_dir: str | None = None,
+    out: "str | Path | None" = None,
+    overwrite: bool = False,
+    device: str = "auto",
+    **options: Unpack[FineTuningOptions],
+) -> Run:
+    """Train a classifier from a pretrained encoder.
+
+    The head starts as the linear classifier of `imix.evaluate`, fitted to the frozen features (and inputs); then all
+    layers are trained, the encoder at a lower learning rate. The number of epochs is chosen on held-out labels, and the
+    model is trained once more with all of them, so that the result is rarely worse than the linear classifier.
+
+    Parameters
+    ----------
+    run : Run, nn.Module, str or Path
+        A run, its folder, or any module from samples (N, ...) to features (N, F). It is not changed.
+    data : optional
+        The labeled data, in any form that `imix.pretrain` accepts. Samples without a label are used only with
+        `unlabeled_weight`. Default: the data that the run was trained on.
+    label : str, optional
+        The label column, if `data` is a table. Default: the run's.
+    labels : array of shape (N,), optional
+        Labels, if `data` is an array.
+    columns : dict, optional
+        Columns of a table to ignore, for example ``{"id": "drop"}``.
+    data_dir : str, optional
+        Folder with the files of a named data set.
+    out : str or Path, optional
+        Folder to write. It is a run folder, and `imix.predict`, `embed`, `export` and so on accept it.
+    overwrite : bool
+        Replace the run in `out`.
+    device : str
+        "auto", "cpu", "cuda" or "cuda:N".
+    **options
+        Fields of `FineTuning`, for example ``epochs=100`` or ``unlabeled_weight=0.1``.
+
+    Returns
+    -------
+    Run
+        The fine-tuned run.
+
+    Examples
+    --------
+    >>> run = imix.pretrain("digits", epochs=2, device="cpu", progress=False)
+    >>> tuned = imix.finetune(run, "digits", epochs=2, device="cpu")
+    >>> imix.predict(tuned, "digits", device="cpu").probabilities.shape
+    (1797, 10)
+    """
+    run = as_run(run)
+    folder = None if out is None else _new_folder(Path(out), overwrite)
+    data = run.config.data.name if data is None else data
+    loaded = load_for_run(run, data, labels, label=label, columns=columns, data_dir=data_dir)
+    labeled = replace(loaded, train=labeled_samples(loaded))
+    if loaded.n_classes < 2:
+        raise InputError(f"all samples of {loaded.name} have the same class; a classifier needs at least two")
+    settings = FineTuning(**{"classes": tuple(loaded.display_names), "include_inputs": _small_rows(loaded)} | options)
+    if settings.include_inputs and loaded.train.shape is None:
+        raise InputError(f"`include_inputs` needs samples with one field; samples of {loaded.name} have several")
+    trainer = _Trainer(run, loaded, labeled, settings, pick_device(device))
+    with isolated_rng(trainer.device):
+        model, metrics = trainer.train()
+    data_config = DataConfig(
+        loaded.name, len(labeled.train), loaded.train.shape, loaded.settings, loaded.table, loaded.train.fingerprint()
+    )
+    config = replace(run.config, data=data_config, fine_tuning=settings)
+    tuned = Run(model.encoder.cpu().eval(), config, metrics, folder, head=model.head.cpu())
+    if folder is not None:
+        with files.locked(folder, wait=False):
+            if overwrite:
+                clear_run_folder(folder)
+            files.write_json(folder / "config.json", config.to_json())
+            files.write_jsonl(folder / "metrics.jsonl", metrics)
+            save_head(folder, model.head)
+            save_encoder(folder / "encoder.safetensors", tuned.encoder, config.architecture)
+    return tuned
+
+
+def _new_folder(folder: Path, overwrite: bool) -> Path:
+    """Return a folder to write to; raise InputError if it has a run."""
+    if (folder / "config.json").exists() and not overwrite:
+        raise InputError(f"{str(folder)!r} has a run; pass `overwrite` to replace it, or change `out`")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _small_rows(data: Data) -> bool:
+    """Whether samples are rows that a head can see beside the features."""
+    shape = data.train.shape
+    return shape is not None and len(shape) == 1 and shape[0] <= MAX_INPUTS
+
+
+class _Trainer:
+    """Trains classifiers on the labeled samples, starting from copies of the run's encoder."""
+
+    def __init__(self, run: Run, data: Data, labeled: Data, settings: FineTuning, device: torch.device) -> None:
+        self.run, self.data, self.settings, self.device = run, data, settings, device
+        self.source = labeled.train.to(device)
+        assert self.source.labels is not None
+        self.labels = self.source.labels
+        shape = data.train.shape or ()
+        self.augment = weak_crops(shape) if len(shape) == 3 else nn.Identity()
+        counts = torch.bincount(self.labels, minlength=len(settings.classes))
+        self.min_count = int(counts[counts > 0].min())
+        self.class_weights = (
+            (len(self.labels) / (len(counts) * counts)).clamp(max=1e6) if settings.class_weights else None
+        )
+
+    def train(self) -> tuple[Classifier, list[dict[str, Any]]]:
+        """Choose the number of epochs on held-out labels, and train on all; return the model and its metrics."""
+        settings, n = self.settings, len(self.source)
+        if settings.held_out == 0 or self.min_count < MIN_PER_CLASS:
+            model, metrics, _ = self.fit(torch.arange(n), settings.epochs)
+            return model, metrics
+        kept, held_out = (rows.cpu() for rows in stratified_split(self.labels, settings.held_out, settings.seed))
+        model, metrics, best_epoch = self.fit(kept, settings.epochs, held_out)
+        if n <= MAX_REFIT:
+            model, _, _ = self.fit(torch.arange(n), best_epoch)
+        return model, metrics
+
+    def fit(
+        self, rows: Tensor, epochs: int, held_out: Tensor | None = None
+    ) -> tuple[Classifier, list[dict[str, Any]], int]:
+        """Train on some rows, and return the model, its metrics and the last epoch.
+
+        With `held_out` rows, training stops when their loss no longer improves, and the model is that of the best
+        epoch, which may be 0: the linear classifier on frozen features.
+        """
+        settings, model = self.settings, self.start(rows)
+        groups = [
+            {"params": list(model.encoder.parameters()), "lr": settings.encoder_lr},
+            {"params": list(model.head.parameters()), "lr": settings.lr},
+        ]
+        pretraining = None
+        if settings.unlabeled_weight:
+            pretraining = _Pretraining(self.run, model.encoder, self.data, self.device)
+            groups.append({"params": pretraining.new_parameters(), "lr": settings.lr})
+        optimizer = torch.optim.AdamW(groups, weight_decay=settings.weight_decay)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.epochs)
+        best_loss = float("inf") if held_out is None else self.loss_on(model, held_out)
+        best_epoch, best_state = 0, copy.deepcopy(model.state_dict())
+        metrics: list[dict[str, Any]] = []
+        progress = ProgressLine("fine-tuning", epochs, "epochs")
+        for epoch in range(1, epochs + 1):
+            seed_all(settings.seed, epoch)
+            order = rows[epoch_order(settings.seed, epoch, len(rows))]
+            losses = []
+            for x, labels in self.source.batches(order.split(settings.batch_size)):
+                loss = self.loss(model, x, labels)
+                losses.append(loss.detach())
+                if pretraining is not None:
+                    loss = loss + settings.unlabeled_weight * pretraining.loss()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                if pretraining is not None:
+                    pretraining.learner.update()
+            schedule.step()
+            record = {"step": epoch * len(losses), "epoch": epoch, "loss": float(torch.stack(losses).mean())}
+            metrics.append(record)
+            progress(epoch, f"loss {record['loss']:.4g}")
+            if held_out is not None:
+                record["held_out_loss"] = self.loss_on(model, held_out)
+                if record["held_out_loss"] < best_loss:
+                    best_loss, best_epoch = record["held_out_loss"], epoch
+                    best_state = copy.deepcopy(model.state_dict())
+                elif epoch - best_epoch >= settings.patience:
+                    break
+        if held_out is None:
+            return model, metrics, epochs
+        model.load_state_dict(best_state)
+        return model, metrics, best_epoch
+
+    def start(self, rows: Tensor) -> Classifier:
+        """Return a classifier with a copy of the encoder, whose head is fitted to the features of these rows."""
+        encoder = copy.deepcopy(self.run.encoder).to(self.device)
+        model = Classifier(encoder, nn.Linear(1, 1), self.settings.include_inputs)
+        x = EncodedSource(_Representation(model), self.source.take(rows), self.device).features().float()
+        mean, std = x.mean(0), x.std(0, correction=0)
+        std = torch.where(std > 1e-6 * std.max(), std, torch.inf)
+        fitted = fit_linear(((x - mean) / std)[None], self.labels[rows][None], len(self.settings.classes))
+        model.head = nn.Linear(x.shape[1], len(self.settings.classes), device=self.device)
+        with torch.no_grad():  # the standardization becomes part of the weights
+            weight = fitted.weight[0] / std[:, None]  # (F, C)
+            model.head.weight.copy_(weight.T)
+            model.head.bias.copy_(fitted.bias[0] - mean @ weight)
+        return model
+
+    def loss(self, model: Classifier, x: Batch, labels: Tensor | None) -> Tensor:
+        """Return the loss of a batch of training samples. Batch normalization keeps the statistics of pretraining."""
+        assert labels is not None
+        model.eval()
+        x = map_fields(to_channels_last, self.augment(to_float(map_fields(lambda x: x.to(self.device), x))))
+        x, labels = model.encoder[0](x), labels.to(self.device)
+        if self.settings.mix == "none":
+            return F.cross_entropy(model.score(x), labels, self.class_weights)
+        mixed, mix = MixUp(self.settings.alpha)(x)
+        scores = model.score(mixed)
+        loss, partner_loss = (
+            F.cross_entropy(scores, y, self.class_weights, reduction="none") for y in (labels, labels[mix.partner])
+        )
+        return (mix.lam * loss + (1 - mix.lam) * partner_loss).mean()
+
+    def loss_on(self, model: Classifier, rows: Tensor) -> float:
+        """Return the cross-entropy on held-out rows."""
+        scores = EncodedSource(model, self.source.take(rows), self.device).features()
+        return float(F.cross_entropy(scores, self.labels[rows], self.class_weights))
+
+
+class _Pretraining:
+    """The run's pretraining loss on random batches of all samples, labeled or not."""
+
+    def __init__(self, run: Run, encoder: nn.Sequential, data: Data, device: torch.device) -> None:
+        settings = run.settings
+        if settings.supervised or run.user_supplied:
+            raise InputError("`unlabeled_weight` needs a run with a built-in method that uses no labels")
+        width = infer_width(encoder[1])
+        assert width is not None
+        self.learner = build_method(settings, encoder[1], build_mix(settings), width, 0).to(device)
+        self.views = Views(build_view(settings, data, encoder[0]), self.learner.n_views).to(device)
+        self.source, self.batch_size = data.train.to(device), min(settings.batch_size, len(data.train))
+        # Rows in memory are standardized once before pretraining, so their views are not.
+        in_memory = isinstance(data.train, TensorSource) and len(data.train.shape or ()) != 3 and data.clip is None
+        self.preprocess = encoder[0] if in_memory else nn.Identity()
+
+    def new_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters of the projection head."""
+        return [weight for name, weight in self.learner.named_parameters() if not name.startswith("encoder.")]
+
+    def loss(self) -> Tensor:
+        """Return the loss of one batch."""
+        rows = torch.randint(len(self.source), (self.batch_size,))
+        batch, _ = next(iter(self.source.batches([rows])))
+        self.learner.train()
+        return self.learner(*self.views(self.preprocess(to_float(batch))))
+
+
+class _Representation(nn.Module):
+    """What a classifier's head sees, as an encoder."""
+
+    def __init__(self, model: Classifier) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Batch) -> Tensor:
+        return self.model.represent(self.model.encoder[0](x))
