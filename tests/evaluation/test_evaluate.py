@@ -139,7 +139,7 @@ def test_random_crops_train_the_linear_classifier_on_the_papers_views():
     run = imix.pretrain(x, Settings(epochs=1, batch_size=20, device="cpu"), progress=False)
     result = imix.evaluate(run, x, labels=np.arange(40) % 2, random_crops=True)
     assert result.random_crops == "shift 4, flip 0.5"
-    with pytest.raises(InputError, match="random_crops=True is for protocol 'linear' on images; got 'knn'"):
+    with pytest.raises(InputError, match="`random_crops=True` is for protocol 'linear' on images; got 'knn'"):
         imix.evaluate(run, x, "knn", labels=np.arange(40) % 2, random_crops=True)
 
 
@@ -191,9 +191,9 @@ def test_data_with_a_single_class_is_rejected(run):
 
 
 def test_options_that_do_not_apply_are_rejected(run):
-    with pytest.raises(InputError, match="columns only applies to tables; 'digits' is a named data set"):
+    with pytest.raises(InputError, match="`columns` only applies to tables; 'digits' is a named data set"):
         imix.evaluate(run, "digits", columns={"a": "drop"})
-    with pytest.raises(InputError, match="inputs=True does not apply to protocol 'detection'"):
+    with pytest.raises(InputError, match="`inputs=True` does not apply to protocol 'detection'"):
         imix.evaluate(run, "voc", "detection", data_dir=".", inputs=True)
 
 
@@ -213,7 +213,7 @@ def test_no_test_samples_are_held_out_of_data_whose_labels_were_trained_on(tmp_p
         lambda: imix.evaluate(from_file, "copy.csv"),
         lambda: imix.evaluate(from_arrays, rows, labels=classes),
     ):
-        with pytest.raises(InputError, match=r"trained with the labels .* pass test samples with test=FILE"):
+        with pytest.raises(InputError, match=r"trained with the labels .* pass test samples with `test=FILE`"):
             rejected()
     imix.evaluate(from_file, protocol="fed")
     imix.evaluate(from_file, label="z")

@@ -108,7 +108,7 @@ def evaluate(
     run = as_run(run)
     if protocol == "detection":
         if inputs:
-            raise InputError("inputs=True does not apply to protocol 'detection', which fine-tunes the encoder")
+            raise InputError("`inputs=True` does not apply to protocol 'detection', which fine-tunes the encoder")
         return _detection(run, data, data_dir, device, hyperparameters, seed)
     _check_hyperparameters(protocol, hyperparameters, HYPERPARAMETERS[protocol])
     data = run.config.data.name if data is None else data
@@ -117,12 +117,12 @@ def evaluate(
     if loaded.test is None and needs_labels and _was_trained_with_labels_of(run, loaded):
         raise InputError(
             f"{run.settings.method} was trained with the labels of all samples of {loaded.name}, so none of them can "
-            "be held out for testing; pass test samples with test=FILE (--test FILE)"
+            "be held out for testing; pass test samples with `test=FILE`"
         )
     dataset, split = with_test_split(loaded, seed, labeled=needs_labels)
     assert dataset.test is not None
     if inputs and dataset.train.shape is None:
-        raise InputError(f"inputs=True needs samples with one field; samples of {dataset.name} have several")
+        raise InputError(f"`inputs=True` needs samples with one field; samples of {dataset.name} have several")
     torch_device = pick_device(device)
     encoder = _restandardized(run.encoder, dataset) if restandardize else run.encoder
     encoder = nn.Sequential(encoder[0], nn.Flatten()) if inputs else encoder
@@ -177,7 +177,7 @@ def _detection(run: Run, data: Any, data_dir: str | None, device: str, hyperpara
 
     if data not in (None, "voc") or data_dir is None:
         raise InputError(
-            "detection needs data='voc' and data_dir=FOLDER, a folder in PASCAL VOC format (VOC2007 or similar)"
+            "detection needs `data='voc'` and `data_dir=FOLDER`, a folder in PASCAL VOC format (VOC2007 or similar)"
         )
     _check_hyperparameters("detection", hyperparameters, Detection)
     return detect(run, data_dir, hyperparameters or Detection(seed=seed), device)
@@ -205,7 +205,7 @@ def _restandardized(encoder: nn.Sequential, data: Data) -> nn.Sequential:
     encoder = copy.deepcopy(encoder)
     if not isinstance(encoder[0], Standardize) or not isinstance(data.train, TensorSource):
         raise InputError(
-            f"restandardize=True needs a run that standardizes its inputs, and data in memory; got {data.name}"
+            f"`restandardize=True` needs a run that standardizes its inputs, and data in memory; got {data.name}"
         )
     encoder[0].fit(data.train.inputs)
     return encoder
@@ -216,7 +216,7 @@ def _random_crops(data: Data, protocol: str) -> nn.Module:
     shape = data.train.shape or ()
     if protocol != "linear" or len(shape) != 3:
         raise InputError(
-            f"random_crops=True is for protocol 'linear' on images; got {protocol!r} on samples of shape {shape}"
+            f"`random_crops=True` is for protocol 'linear' on images; got {protocol!r} on samples of shape {shape}"
         )
     if max(shape[1:]) <= SMALL_IMAGE_SIZE:
         return PadCrop()
