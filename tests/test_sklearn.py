@@ -77,12 +77,12 @@ def test_parameters_of_moco_and_byol_can_be_set(method):
         .transform(X)
         .shape
     ) == (178, 8)
-    with pytest.raises(ValueError, match="momentum must be between 0 and 1"):
+    with pytest.raises(ValueError, match="`momentum` must be between 0 and 1"):
         IMixTransformer(**QUICK, method=method, momentum=2.0).fit(X)
 
 
 def test_invalid_parameters_are_rejected_by_name():
-    with pytest.raises(ValueError, match="unknown method 'pca'; choose from npair"):
+    with pytest.raises(ValueError, match="unknown `method` 'pca'; choose from npair"):
         IMixTransformer(method="pca").fit(X)
     with pytest.raises(ValueError, match="minimum of 2 is required"):
         IMixTransformer(**QUICK).fit(X[:1])

@@ -48,9 +48,9 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[RunGroup]
         N-pair, N-pair + i-Mix, and two baselines: the untrained network and the raw pixels.
     """
     if seeds < 1:
-        raise InputError(f"seeds must be at least 1; got {seeds}")
+        raise InputError(f"`seeds` must be at least 1; got {seeds}")
     if out.exists() and not out.is_dir():
-        raise InputError(f"out must be a folder; {str(out)!r} is a file")
+        raise InputError(f"`out` must be a folder; {str(out)!r} is a file")
     start = time.monotonic()
     configurations = {
         name: settings if epochs is None else replace(settings, epochs=epochs)

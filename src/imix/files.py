@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from imix.errors import InputError, storage_errors
 
-STALE_SECONDS = 60.0  # a temporary file that has not changed for this long is no longer being written
+STALE_SECONDS = 3600.0  # a temporary file that has not changed for this long is no longer being written
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object], size: int | None = None) -> None:
@@ -25,8 +25,9 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], size: int 
     temporary = path.with_name(f".{os.getpid()}.{path.name}.unfinished")
     with storage_errors(path, size):
         for leftover in path.parent.glob(f".*.{glob.escape(path.name)}.unfinished"):
-            if _is_stale(leftover):
-                leftover.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # another process removed it
+                if time.time() - leftover.lstat().st_mtime > STALE_SECONDS:
+                    leftover.unlink()
         try:
             with open(temporary, "wb") as file:
                 write(file)
@@ -37,17 +38,6 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], size: int 
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)  # free the space: the disk may be full
             raise
-
-
-def _is_stale(temporary: Path) -> bool:
-    """Return whether no process is still writing the file, judging by the process ID in its name and by its age."""
-    try:
-        os.kill(int(temporary.name.split(".")[1]), 0)
-    except ProcessLookupError:
-        return time.time() - temporary.lstat().st_mtime > STALE_SECONDS
-    except (OSError, ValueError, OverflowError):
-        pass
-    return False
 
 
 @contextmanager

@@ -35,6 +35,7 @@ MIX_SETTINGS = ("alpha", "per_sample", "fold")
 AUGMENT_SETTINGS = ("augment", "masking", "resampling", "augment_columns")
 SMALL_IMAGE_SIZE = 64  # up to this many pixels, images get the small ResNet stem and the CIFAR augmentations
 COLUMN_KINDS = ("numeric", "boolean", "categorical", "datetime", "drop")
+TYPE_NAMES = {bool: "True or False", int: "an integer", float: "a number", str: "a name", tuple: "a list"}
 # Settings that do not change what a run learns, so a resumed run may change them.
 RESUME_SAFE_SETTINGS = ("device", "cuda_graph", "knn_every", "checkpoint_minutes", "tensorboard", "wandb")
 
@@ -65,12 +66,21 @@ class Settings:
     """Replace lam with max(lam, 1 - lam)."""
     input_mix: int = 0
     """Number of auxiliary samples that InputMix blends into each view. 0 disables InputMix."""
+    mix_waveforms: bool = False
+    """Mix audio as waveforms instead of mel spectrograms. The paper mixes spectrograms."""
+    temperature: float = 0.2
+    """Temperature of the softmax. Not used by byol."""
+    queue: int = 4096
+    """Number of keys in the queue of moco."""
+    momentum: float = 0.999
+    """EMA momentum of the momentum encoder of moco and byol."""
+    symmetric: bool = False
+    """Use both views of moco and byol as anchors and as keys, at twice the cost. The paper uses one direction."""
+
     augment: Literal["cifar", "imagenet", "audio", "none"] | None = None
     """Augmentations. For color images: cifar (crop, flip, color jitter, grayscale) or imagenet (the same plus blur).
     For audio: audio (amplitude, speed, stretch, shift, noise). none disables them. Default: cifar for CIFAR and for
     folders of images up to 64 pixels, imagenet for folders of larger images, audio for audio."""
-    mix_waveforms: bool = False
-    """Mix audio as waveforms instead of mel spectrograms. The paper mixes spectrograms."""
     masking: float | None = None
     """Probability of setting a cell of a view to 0; the columns of a category are masked together. Default: 0.2 for the
     rows of a table or array, as in the paper's tabular experiments, and 0 for other data."""
@@ -88,14 +98,6 @@ class Settings:
     """Prediction head of byol. Default: same as the projection head."""
     dim: int = 128
     """Dimension of the projected embedding on which the loss is computed."""
-    temperature: float = 0.2
-    """Temperature of the softmax. Not used by byol."""
-    queue: int = 4096
-    """Number of keys in the queue of moco."""
-    momentum: float = 0.999
-    """EMA momentum of the momentum encoder of moco and byol."""
-    symmetric: bool = False
-    """Use both views of moco and byol as anchors and as keys, at twice the cost. The paper uses one direction."""
 
     epochs: int = 200
     """Number of training epochs."""
@@ -115,8 +117,6 @@ class Settings:
     """Epochs of linear learning rate warmup. Default: 10 for more than 500 epochs, otherwise 5, at most half of
     the epochs."""
 
-    knn_every: int = 0
-    """Number of epochs between measurements of the kNN accuracy during training. 0 disables them. Needs labels."""
     seed: int = 0
     """Random seed. A run is determined by its seed."""
     device: str = "auto"
@@ -133,6 +133,8 @@ class Settings:
     normalization for moco and byol."""
     checkpoint_minutes: float = 5.0
     """Minutes between checkpoints. A checkpoint is also written at the end and on SIGTERM or SIGINT."""
+    knn_every: int = 0
+    """Number of epochs between measurements of the kNN accuracy during training. 0 disables them. Needs labels."""
     tensorboard: bool = False
     """Also log to TensorBoard (extra: tensorboard)."""
     wandb: bool = False
@@ -141,24 +143,22 @@ class Settings:
     def __post_init__(self) -> None:
         if isinstance(self.augment_columns, str):
             object.__setattr__(self, "augment_columns", (self.augment_columns,))
-        _check(self)
-        for name in ("encoder", "device"):
-            if not isinstance(getattr(self, name), str):
-                hint = " (pass a module as pretrain(..., encoder=module))" if name == "encoder" else ""
-                raise InputError(f"{name} must be a name{hint}; got {getattr(self, name)!r}")
-        for name in ("alpha", "temperature", "epochs", "batch_size", "dim", "queue"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} must be above 0; got {getattr(self, name)}")
-        if self.lr is not None and not self.lr > 0:
-            raise InputError(f"lr must be above 0; got {self.lr}")
+        if not isinstance(self.encoder, str):
+            raise InputError(
+                f"`encoder` must be a name (pass a module as pretrain(..., encoder=module)); got {self.encoder!r}"
+            )
+        _check_types(self)
+        for name in ("alpha", "temperature", "epochs", "batch_size", "dim", "queue", "lr"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise InputError(f"`{name}` must be above 0; got {getattr(self, name)}")
         if self.warmup is not None and not 0 <= self.warmup < self.epochs:
-            raise InputError(f"warmup must be at least 0 and less than epochs={self.epochs}; got {self.warmup}")
+            raise InputError(f"`warmup` must be at least 0 and less than `epochs={self.epochs}`; got {self.warmup}")
         for name in ("masking", "resampling", "momentum"):
             if getattr(self, name) is not None and not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} must be between 0 and 1; got {getattr(self, name)}")
+                raise InputError(f"`{name}` must be between 0 and 1; got {getattr(self, name)}")
         for name in ("input_mix", "weight_decay", "knn_every", "seed", "checkpoint_minutes"):
             if getattr(self, name) < 0:
-                raise InputError(f"{name} must be at least 0; got {getattr(self, name)}")
+                raise InputError(f"`{name}` must be at least 0; got {getattr(self, name)}")
 
     @property
     def supervised(self) -> bool:
@@ -229,42 +229,27 @@ class DataSettings:
     """Folder that contains the files of a named data set."""
 
     def __post_init__(self) -> None:
-        _check(self)
-        label = None if self.label is None else str(self.label)  # column names of a data frame may be integers
-        object.__setattr__(self, "label", label)
+        for name in ("label", "test", "data_dir"):  # names of columns may be integers; others may be a Path
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, str(getattr(self, name)))
+        _check_types(self)
         if not isinstance(self.columns or {}, Mapping):
-            raise InputError(f"columns must be a dict from column name to kind; got {self.columns!r}")
+            raise InputError(f"`columns` must be a dict from column name to kind; got {self.columns!r}")
         object.__setattr__(self, "columns", {str(name): kind for name, kind in (self.columns or {}).items()})
         if not 0 < self.fraction <= 1:
-            raise InputError(f"fraction must be above 0 and at most 1; got {self.fraction}")
+            raise InputError(f"`fraction` must be above 0 and at most 1; got {self.fraction}")
         for name in ("image_size", "seconds", "sample_rate", "n_mels"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise InputError(f"{name} must be above 0; got {getattr(self, name)}")
+                raise InputError(f"`{name}` must be above 0; got {getattr(self, name)}")
         for name, kind in self.columns.items():
             if kind not in COLUMN_KINDS:
                 raise InputError(f"unknown kind {kind!r} for column {name!r}; choose from {', '.join(COLUMN_KINDS)}")
 
 
-def _check(settings: Any) -> None:
-    """Check each field against its type, and convert numbers to int or float."""
+def _check_types(settings: Any) -> None:
+    """Check each field against its type, and convert numbers to int or float and lists to tuples."""
     for name, hint in _type_hints(type(settings)).items():  # type: ignore[arg-type]
-        value = getattr(settings, name)
-        if (allowed := _choices(hint)) and value not in allowed:
-            raise InputError(f"unknown {name} {value!r}; choose from {', '.join(map(str, allowed))}")
-        if get_origin(hint) is tuple:
-            if not isinstance(value, tuple | list):  # JSON has lists only
-                raise InputError(f"{name} must be a list; got {value!r}")
-            value = tuple(_check_item(name, get_args(hint)[0], item) for item in value)
-        if hint in (bool, bool | None) and not isinstance(value, bool | None if hint == bool | None else bool):
-            raise InputError(f"{name} must be True or False; got {value!r}")
-        object.__setattr__(settings, name, _to_number(name, hint, value))
-
-
-def _check_item(name: str, hint: Any, value: Any) -> Any:
-    """Check one item of a tuple."""
-    if hint is str and not isinstance(value, str):
-        raise InputError(f"each value of {name} must be a name; got {value!r}")
-    return _to_number(f"each value of {name}", hint, value)
+        object.__setattr__(settings, name, _checked(f"`{name}`", hint, getattr(settings, name)))
 
 
 @functools.cache
@@ -272,25 +257,21 @@ def _type_hints(cls: Any) -> dict[str, Any]:
     return get_type_hints(cls)
 
 
-@functools.cache
-def _choices(hint: Any) -> tuple[Any, ...]:
-    """Return the values allowed by `Literal` or `Literal | None`; empty for other types."""
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    literals = [
-        part for part in get_args(hint) if get_origin(hint) in (Union, UnionType) and get_origin(part) is Literal
-    ]
-    return (*get_args(literals[0]), None) if literals else ()
-
-
-def _to_number(name: str, hint: Any, value: Any) -> Any:
-    """Convert the value of a numeric field to int or float; accepts numbers of other libraries such as NumPy."""
-    types = () if get_origin(hint) is tuple else get_args(hint) or (hint,)
-    is_unset = value is None and type(None) in types
-    if is_unset or bool in types or not {int, float} & set(types):
+def _checked(name: str, hint: Any, value: Any) -> Any:
+    """Return a value of the type `hint`, which is X or X | None; accepts numbers of other libraries such as NumPy."""
+    kind, *optional = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if value is None and optional:
+        return None
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise InputError(f"unknown {name} {value!r}; choose from {', '.join(get_args(kind))}")
         return value
-    if float in types and isinstance(value, Real) and value == value:  # not NaN
+    if get_origin(kind) is tuple and isinstance(value, tuple | list):  # JSON has lists only
+        return tuple(_checked(f"each value of {name}", get_args(kind)[0], item) for item in value)
+    if kind is float and isinstance(value, Real) and value == value:  # not NaN
         return float(value)
-    if int in types and isinstance(value, Integral) and not isinstance(value, bool):
+    if kind is int and isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
-    raise InputError(f"{name} must be {'an integer' if int in types else 'a number'}; got {value!r}")
+    if get_origin(kind) is dict or (kind in (str, bool) and isinstance(value, kind)):
+        return value
+    raise InputError(f"{name} must be {TYPE_NAMES[get_origin(kind) or kind]}; got {value!r}")

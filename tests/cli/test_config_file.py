@@ -18,8 +18,8 @@ def parse(tmp_path):
         path.write_text(content if isinstance(content, str) else json.dumps(content))
         out = ["--out", "run"] if command == "pretrain" else []
         _, arguments, _ = build_app().parse_args([command, "digits", *out, "--config", str(path), *flags])
-        settings = arguments.kwargs.get("settings", TrainingFlags()).to_settings()
-        return settings, arguments.kwargs.get("data_settings", DataFlags()).to_settings()
+        settings = Settings(**vars(arguments.kwargs.get("settings", TrainingFlags())))
+        return settings, DataSettings(**vars(arguments.kwargs.get("data_settings", DataFlags())))
 
     return parse
 
@@ -90,7 +90,7 @@ def test_a_run_is_repeated_with_its_own_config(run_cli, tmp_path):
         ({"epochs": 2.5}, 'invalid value for [epochs] from {}: unable to convert "2.5" into int'),
         ({"epochs": [3, 4]}, 'invalid value for [epochs] from {}: unable to convert "[3, 4]" into int'),
         ({"epochs": None}, 'invalid value for [epochs] from {}: unable to convert "null" into int'),
-        ({"epochs": 0}, "epochs must be above 0; got 0"),
+        ({"epochs": 0}, "--epochs must be above 0; got 0"),
         ({"method": "dino"}, 'invalid value "dino" for [method] from {}. Choose from: "npair"'),
         ({"columns": ["a"]}, "invalid value for [columns]: expected pairs"),
         ({"columns": {"a": "number"}}, "unknown kind 'number' for column 'a'"),

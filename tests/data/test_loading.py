@@ -15,7 +15,7 @@ from imix.data import TensorSource, load
     [
         ("nowhere.npy", None, "no data set or file 'nowhere.npy'.*data sets: cifar10"),
         ("imagenet22k", None, "no data set or file 'imagenet22k'.*digits"),
-        ("voc", None, "voc is a detection data set .*--protocol detection"),
+        ("voc", None, "voc is a detection data set .*`protocol='detection'`"),
         ("", None, "data set name is empty"),
         (np.ones((4, 2)), [0, 1], r"labels of the 4 samples of the data must have shape \(4,\); got \(2,\)"),
         (np.ones((4, 2)), np.ones((4, 1)), r"must have shape \(4,\); got \(4, 1\)"),

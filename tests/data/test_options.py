@@ -53,7 +53,7 @@ def test_an_option_that_does_not_apply_to_the_data_is_an_error(examples, name, o
     if option in ALLOWED[name]:
         check_options(data, data_settings)
         return
-    with pytest.raises(InputError, match=rf"^{option} only applies to .*; ('.*{name}'|the data) is an? "):
+    with pytest.raises(InputError, match=rf"^`{option}` only applies to .*; ('.*{name}'|the data) is an? "):
         load(data, data_settings)
 
 
@@ -62,14 +62,14 @@ def test_the_error_describes_the_data(examples):
         (
             examples["images"],
             DataSettings(label="y"),
-            f"label only applies to tables, .*; '{examples['images']}' is a folder of images, whose subfolders are the "
-            "classes",
+            f"`label` only applies to tables, .*; '{examples['images']}' is a folder of images, whose subfolders are "
+            "the classes",
         ),
         ("digits", DataSettings(label="y"), r"'digits' is a named data set \(images\), which includes its classes"),
         (
             examples["audio"],
             DataSettings(image_size=8),
-            "image_size only applies to folders of images; '.*audio' is a folder of audio files$",
+            "`image_size` only applies to folders of images; '.*audio' is a folder of audio files$",
         ),
         (np.ones((4, 3, 8, 8)), DataSettings(label="0"), r"the data is an array of shape \(4, 3, 8, 8\)"),
         ((np.ones((4, 2)), np.ones((4, 3))), DataSettings(label="0"), "the data is a tuple of fields"),

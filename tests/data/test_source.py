@@ -20,5 +20,5 @@ def test_a_fraction_is_taken_of_every_class(tmp_path):
     part = load(x, DataSettings(fraction=0.1), labels=y).train
     assert (part.labels.bincount().tolist(), len(load(x, DataSettings(fraction=0.1)).train)) == ([9, 1], 10)
     assert torch.equal(part.inputs, load(x, DataSettings(fraction=0.1), labels=y).train.inputs)
-    with pytest.raises(InputError, match="fraction must be above 0 and at most 1; got 0"):
+    with pytest.raises(InputError, match="`fraction` must be above 0 and at most 1; got 0"):
         DataSettings(fraction=0)

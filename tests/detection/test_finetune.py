@@ -17,7 +17,7 @@ from imix import InputError, Interrupted, TrainingError
 from imix.detection import Detection, finetune, read_voc
 from imix.detection.finetune import CHECKPOINT, FineTuning, _random_flip
 from imix.detection.voc import load_samples
-from imix.runtime import distributed, launch
+from imix.runtime import distributed
 from imix.runtime.sync_bn import convert_sync_bn
 from tests.detection.helpers import CPU, SHAPES, TINY, narrow_encoder
 
@@ -223,7 +223,7 @@ def finetune_on_rank(rank: int, folder: str, shapes) -> None:
         finetune(narrow_encoder(), train, test, replace(TINY, batch_size=3), progress=False)
     outputs = {"result": vars(result), "weights": final_weights[0], "synced": synced, "error": str(error.value)}
     torch.save(outputs, f"{folder}/{rank}.pt")
-    launch.leave_ranks()
+    dist.destroy_process_group()
 
 
 def test_two_ranks_train_the_same_detector(shapes, tmp_path):

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from imix.encoders import infer_width
-from imix.encoders.small import SmallConvNet, small_mlp
+from imix.encoders import build, infer_width
+from imix.encoders.small import SmallConvNet
 from tests.encoders.helpers import layer_names
 
 
@@ -37,6 +37,6 @@ def test_conv_net_halves_the_sides_after_the_first_layer_and_averages(axes, name
 
 
 def test_small_mlp_has_256_features():
-    encoder = small_mlp(20)
+    encoder = build("small", (20,))
     assert encoder.width == 256
     assert encoder(torch.randn(3, 20)).shape == (3, 256)

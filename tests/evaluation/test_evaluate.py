@@ -194,7 +194,7 @@ def test_data_with_a_single_class_is_rejected(run):
 
 
 def test_options_that_do_not_apply_are_rejected(run):
-    with pytest.raises(InputError, match="columns only applies to tables; 'digits' is a named data set"):
+    with pytest.raises(InputError, match="`columns` only applies to tables; 'digits' is a named data set"):
         imix.evaluate(run, "digits", columns={"a": "drop"})
     with pytest.raises(InputError, match="`inputs` does not apply to detection"):
         imix.evaluate(run, "voc", "detection", data_dir=".", inputs=True)
@@ -216,7 +216,7 @@ def test_no_test_samples_are_held_out_of_data_whose_labels_were_trained_on(tmp_p
         lambda: imix.evaluate(from_file, "copy.csv"),
         lambda: imix.evaluate(from_arrays, rows, labels=classes),
     ):
-        with pytest.raises(InputError, match=r"trained with the labels .* pass test samples with test=FILE"):
+        with pytest.raises(InputError, match=r"trained with the labels .* pass test samples with `test=FILE`"):
             rejected()
     imix.evaluate(from_file, protocol="fed")
     imix.evaluate(from_file, label="z")

@@ -39,9 +39,9 @@ def test_columns_of_the_table_can_be_kept_next_to_the_features(tmp_path):
         assert (written.columns[0], written["id"].to_list(), "split" in written.columns) == ("id", ids, False)
     with pytest.raises(InputError, match="has no column 'ids'"):
         imix.embed(run, frame, tmp_path / "z.csv", keep=["ids"])
-    with pytest.raises(InputError, match=r"keep=\['id'\] needs out=FILE with a \.parquet or \.csv file"):
+    with pytest.raises(InputError, match=r"`keep=\['id'\]` needs `out=FILE` with a \.parquet or \.csv file"):
         imix.embed(run, frame, keep="id")
-    with pytest.raises(InputError, match="keep='split' is the name of a column that embed writes"):
+    with pytest.raises(InputError, match="`keep='split'` is the name of a column that embed writes"):
         imix.embed(run, frame, tmp_path / "z.csv", keep="split")
 
 

@@ -103,7 +103,7 @@ def test_invalid_arguments_are_rejected_before_features_are_computed(runs, tmp_p
         draw_map(runs[0], tmp_path / "m.gif")
     with pytest.raises(InputError, match="does not exist"):
         draw_map(runs[0], tmp_path / "nowhere" / "m.svg")
-    with pytest.raises(InputError, match="samples must be at least 4; got 1"):
+    with pytest.raises(InputError, match="`samples` must be at least 4; got 1"):
         draw_map(runs[0], tmp_path / "m.svg", samples=1)
     with pytest.raises(InputError, match="a map needs at least 4 samples; in-memory data has 3"):
         draw_map(runs[0], tmp_path / "m.svg", three_rows)

@@ -145,7 +145,7 @@ def test_invalid_arguments_are_rejected(runs, tmp_path):
         imix.report(runs, tmp_path / "nowhere" / "r.html")
     with pytest.raises(InputError, match=r"r\.pdf'; choose a file that ends in \.html or \.htm"):
         imix.report(runs, tmp_path / "r.pdf")
-    with pytest.raises(InputError, match="samples must be at least 10; got 2"):
+    with pytest.raises(InputError, match="`samples` must be at least 10; got 2"):
         imix.report(runs, tmp_path / "r.html", samples=2)
 
 

@@ -47,5 +47,5 @@ def test_rows_and_columns_can_be_selected():
         select_requests(["table9"], "paper")
     with pytest.raises(InputError, match="no table or figure given; choose from table1"):
         select_requests([], "paper")
-    with pytest.raises(InputError, match="seeds must be at least 1; got 0"):
+    with pytest.raises(InputError, match="`seeds` must be at least 1; got 0"):
         select_requests(["table1"], "paper", seeds=0)

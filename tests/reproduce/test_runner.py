@@ -95,7 +95,7 @@ def test_a_failed_measurement_does_not_affect_the_others(tmp_path, monkeypatch):
 
 
 def test_a_missing_data_folder_is_an_error(tmp_path):
-    with pytest.raises(InputError, match=r"data_dir must be an existing folder; got '.*missing'"):
+    with pytest.raises(InputError, match=r"`data_dir` must be an existing folder; got '.*missing'"):
         reproduce(["table1"], out=tmp_path, data_dir=tmp_path / "missing", progress=False)
 
 

@@ -55,8 +55,8 @@ def test_before_is_called_before_every_call():
 
 
 class GraphTrainingStep(TrainingStep):
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options | {"use_cuda_graph": True})
+    def __init__(self, make_views, network, optimizer, setup):
+        super().__init__(make_views, network, optimizer, replace(setup, use_cuda_graph=True))
 
 
 @pytest.mark.parametrize("method", ["moco", "supnpair"])

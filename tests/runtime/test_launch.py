@@ -9,4 +9,5 @@ def test_ranks_are_not_joined_twice(ranks):
 
 def test_a_single_process_joins_no_ranks(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert not launch.join_ranks()
+    with launch.join_ranks() as joined:
+        assert not joined

@@ -73,7 +73,7 @@ def test_convert_rejects_custom_subclasses_of_batch_norm():
         def forward(self, x):
             return super().forward(x).relu()
 
-    with pytest.raises(InputError, match=r"ActivatedNorm is a custom subclass of batch normalization.*--no-sync-bn"):
+    with pytest.raises(InputError, match=r"ActivatedNorm is a custom subclass of batch normalization.*`sync_bn=False`"):
         convert_sync_bn(nn.Sequential(nn.Linear(3, 4), ActivatedNorm(4)), CPU)
 
 

@@ -53,7 +53,7 @@ def run_rank(rank: int, folder: str) -> None:
         "shuffle": shuffle(rank),
     }
     torch.save(results, f"{folder}/{rank}.pt")
-    launch.leave_ranks()
+    dist.destroy_process_group()
 
 
 def assert_same(actual, expected) -> None:
@@ -177,7 +177,8 @@ def collectives(rank: int) -> dict:
     torch.manual_seed(rank)
     result["order"], result["inverse"] = distributed.shared_permutation(ROWS_PER_RANK, torch.device("cpu"))
     result["shuffled rows"] = distributed.local_rows(torch.arange(N), result["order"])
-    result["joined again"] = launch.join_ranks()
+    with launch.join_ranks() as result["joined again"]:
+        pass
     return result
 
 

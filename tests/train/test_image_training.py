@@ -59,7 +59,7 @@ def test_augmentation_comes_from_the_settings_or_the_data_set(tmp_path, capsys):
     assert "no augmentation, " in capsys.readouterr().err
     for settings, data in ((Settings(augment="none"), named), (Settings(), plain)):
         assert build_augment(settings, data)(data.train.inputs) is data.train.inputs
-    with pytest.raises(InputError, match=r"augment='cifar' is for color images \(3, H, W\); digits has samples of"):
+    with pytest.raises(InputError, match=r"`augment='cifar'` is for color images \(3, H, W\); digits has samples of"):
         build_augment(Settings(augment="cifar"), load("digits"))
 
 
@@ -97,7 +97,7 @@ def test_augmentation_runs_in_full_precision_under_autocast():
 
 @pytest.mark.parametrize("x", [torch.randn(8, 3, 8, 8), 255 * torch.rand(8, 3, 8, 8)])
 def test_image_augmentation_rejects_floats_outside_0_to_1(x):
-    with pytest.raises(InputError, match=r"augment='cifar' needs uint8 or floats in \[0, 1\]; .* has values from"):
+    with pytest.raises(InputError, match=r"`augment='cifar'` needs uint8 or floats in \[0, 1\]; .* has values from"):
         build_augment(Settings(augment="cifar"), load(x))
 
 
@@ -113,7 +113,7 @@ def test_low_contrast_images_are_not_reported_as_collapse():
 
 def test_knn_probe_of_a_supervised_method_needs_a_test_set():
     settings = Settings(method="supervised", knn_every=1, epochs=1, batch_size=8, device="cpu")
-    with pytest.raises(InputError, match="knn_every with method 'supervised' needs a test set"):
+    with pytest.raises(InputError, match="`knn_every` with method 'supervised' needs a test set"):
         imix.pretrain(byte_images(), settings, labels=np.arange(16) % 2, progress=False)
 
 

@@ -32,7 +32,7 @@ def test_missing_wandb_is_reported_before_the_folder_is_touched(table, tmp_path,
     assert imix.load_run(tmp_path / "run").metrics == run.metrics, "a refused command must not clear the folder"
 
 
-def test_a_log_without_sinks_keeps_its_records():
-    log = Log([])
+def test_a_log_without_a_file_keeps_its_records():
+    log = Log()
     log.write({"step": 1})
     assert log.records == [{"step": 1}]

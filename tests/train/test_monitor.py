@@ -37,7 +37,7 @@ def test_a_non_finite_loss_stops_the_run_and_names_the_step(table, tmp_path):
             return self.layer(x) * (float("nan") if self.calls == 6 else 1)
 
     settings = replace(SMALL, checkpoint_minutes=60)
-    with pytest.raises(TrainingError, match=r"the loss became nan at step 6.*--lr"):
+    with pytest.raises(TrainingError, match=r"the loss became nan at step 6.*`lr`"):
         imix.pretrain(table[0], settings, encoder=Breaks(), out=tmp_path / "run", progress=False)
     assert not (tmp_path / "run" / "checkpoint.pt").exists()
 
@@ -85,9 +85,9 @@ def test_identical_samples_are_reported_as_collapse_even_in_a_short_run():
 def test_zero_features_are_a_collapse():
     monitor = TrainingMonitor(chance_loss=None, advice="", total_steps=100)
     for step in range(PATIENCE - 1):
-        monitor.check_collapse(step, 0.5, torch.zeros(8, 4))
+        monitor.check_features(step, 0.5, torch.zeros(8, 4))
     with pytest.raises(TrainingError, match="same features"):
-        monitor.check_collapse(PATIENCE, 0.5, torch.zeros(8, 4))
+        monitor.check_features(PATIENCE, 0.5, torch.zeros(8, 4))
 
 
 @pytest.mark.slow
@@ -98,6 +98,6 @@ def test_an_ordinary_run_is_not_reported_as_collapse(table):
 def test_a_few_checks_at_chance_are_not_a_collapse():
     monitor, varied = TrainingMonitor(chance_loss=math.log(8), advice="", total_steps=1000), torch.eye(8)
     for step, loss in enumerate([math.log(8)] * (PATIENCE - 1) + [1.0] + [math.log(8)] * (PATIENCE - 1)):
-        monitor.check_collapse(step, loss, varied)
+        monitor.check_features(step, loss, varied)
     with pytest.raises(TrainingError, match="stays at chance"):
-        monitor.check_collapse(99, math.log(8), varied)
+        monitor.check_features(99, math.log(8), varied)

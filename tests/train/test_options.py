@@ -70,9 +70,9 @@ def test_components_are_given_by_name_or_as_objects():
 
 
 def test_invalid_names_and_objects_are_rejected():
-    with pytest.raises(InputError, match="unknown augment 'cifra'"):
+    with pytest.raises(InputError, match="unknown `augment` 'cifra'"):
         imix.pretrain(DATA, augment="cifra", progress=False)
-    with pytest.raises(InputError, match=r"settings must be imix\.Settings"):
+    with pytest.raises(InputError, match=r"`settings` must be imix\.Settings"):
         imix.pretrain(DATA, {"epochs": 3}, progress=False)
-    with pytest.raises(InputError, match=r"encoder must be an nn\.Module"):
+    with pytest.raises(InputError, match=r"`encoder` must be an nn\.Module"):
         imix.pretrain(DATA, encoder=3, progress=False)

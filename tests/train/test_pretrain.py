@@ -54,7 +54,7 @@ def test_resuming_with_other_settings_or_data_is_rejected(table, tmp_path):
 def test_a_folder_with_a_run_is_rejected_without_resume_or_overwrite(table, tmp_path):
     first = imix.pretrain(table[0], SMALL, out=tmp_path / "run", progress=False)
     (tmp_path / "run" / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"--resume .* or --overwrite"):
+    with pytest.raises(InputError, match=r"`resume=True` .* or `overwrite=True`"):
         imix.pretrain(table[0], SMALL, out=tmp_path / "run", progress=False)
     assert imix.load_run(tmp_path / "run").metrics == first.metrics
     other = imix.pretrain(table[0], replace(SMALL, seed=3), out=tmp_path / "run", overwrite=True, progress=False)
@@ -138,7 +138,7 @@ def test_the_returned_encoder_is_on_the_cpu_and_in_evaluation_mode(table):
 
 
 def test_an_augmentation_that_does_not_fit_the_data_is_rejected(table):
-    with pytest.raises(InputError, match=r"augment='cifar' is for color images \(3, H, W\)"):
+    with pytest.raises(InputError, match=r"`augment='cifar'` is for color images \(3, H, W\)"):
         imix.pretrain(table[0], SMALL, augment="cifar", progress=False)
 
 

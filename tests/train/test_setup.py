@@ -51,7 +51,7 @@ def test_a_user_supplied_method_and_mix_are_trained_resumed_and_named(table, tmp
 
 
 def test_invalid_methods_and_mixing_operators_are_rejected(table):
-    with pytest.raises(InputError, match="method must return an imix"):
+    with pytest.raises(InputError, match="`method` must return an imix"):
         imix.pretrain(table[0], SMALL, method=lambda encoder, mix, width: encoder, progress=False)
     with pytest.raises(InputError, match="mix must return a pair"):
         imix.pretrain(table[0], SMALL, mix=lambda batch: batch, progress=False)

@@ -29,15 +29,13 @@ def main() -> None:
         exit_with(_describe(error), EXIT_BAD_INPUT)
     except InputError as error:
         exit_with(str(error), EXIT_BAD_INPUT)
-    except TrainingError as error:
-        exit_with(str(error), EXIT_FAILURE)
     except RunFolderBusy as error:
         exit_with(str(error), EXIT_RESUMABLE)
     except Interrupted as error:
         exit_with(f"{error}: run the same command{' with --resume' if name == 'pretrain' else ''}", EXIT_RESUMABLE)
     except KeyboardInterrupt:
         exit_with("interrupted", EXIT_INTERRUPTED)
-    except OSError as error:
+    except (TrainingError, OSError) as error:
         exit_with(str(error), EXIT_FAILURE)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":  # torch's, for a GPU

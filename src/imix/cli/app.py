@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from cyclopts import App, ArgumentCollection, CoercionError, Parameter
-from cyclopts.help import DefaultFormatter, HelpPanel
 
 from imix._version import __version__
 from imix.cli import commands
@@ -17,17 +16,6 @@ FUNCTIONS: tuple[Callable[..., None], ...] = (
     *(commands.map, commands.export, commands.data, reproduce, commands.bench),
 )
 COMMANDS = [function.__name__ for function in FUNCTIONS]
-
-
-class HelpFormatter(DefaultFormatter):
-    """Wraps descriptions to the width of the terminal, without the line breaks of the docstrings."""
-
-    def __call__(self, console: Any, options: Any, panel: HelpPanel) -> None:
-        """Print a group of flags or commands."""
-        for i, entry in enumerate(panel.entries):
-            text = " ".join(str(entry.description.primary_renderable).split())
-            panel.entries[i] = entry.copy(description=text)
-        super().__call__(console, options, panel)
 
 
 def show_default(value: Any) -> str | None:
@@ -46,6 +34,13 @@ def refuse_fractions(app: App, commands: tuple[str, ...], arguments: ArgumentCol
                     raise CoercionError(token=token, argument=argument, target_type=int)
 
 
+def all_flags() -> set[str]:
+    """Return the flags of all subcommands."""
+    app = build_app()
+    arguments = [argument for name in COMMANDS for argument in app[name].assemble_argument_collection()]
+    return {name for argument in arguments for name in argument.names}
+
+
 def build_app() -> App:
     """Return the app with all subcommands, in the order of the help."""
     app = App(
@@ -55,8 +50,6 @@ def build_app() -> App:
         config=(apply_config_file, refuse_fractions),
         default_parameter=Parameter(consume_multiple=True, negative_iterable=(), show_default=show_default),
         group_parameters=OPTIONS,
-        help_format="plaintext",
-        help_formatter=HelpFormatter(),
         exit_on_error=False,
         print_error=False,
         result_action="return_value",

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from imix.cli.exits import EXIT_RESUMABLE, exit_with
+from imix.cli.exits import EXIT_RESUMABLE, exit_with, with_flags
 from imix.cli.flags import RUN, ConfigFile, DataFlags, LabelFlags, ProtocolFlags, ReadFlags, TrainingFlags
 from imix.errors import InputError
-from imix.settings import DataSettings
+from imix.settings import DataSettings, Settings
 
 
 def pretrain(
@@ -46,9 +46,8 @@ def pretrain(
     signal.signal(signal.SIGTERM, _stop_before_start)  # until the training installs its own handler
     from imix.train.pretrain import pretrain as run_pretrain
 
-    run = run_pretrain(
-        data, settings.to_settings(), data_settings.to_settings(), out=out, resume=resume, overwrite=overwrite
-    )
+    objects = Settings(**vars(settings)), DataSettings(**vars(data_settings))
+    run = run_pretrain(data, *objects, out=out, resume=resume, overwrite=overwrite)
     if os.environ.get("RANK", "0") == "0":
         print(f"encoder written to {run.path}/encoder.safetensors")
 
@@ -220,7 +219,7 @@ def data(action: Literal["list", "fetch"], name: str = "", /, *, data_dir: str |
     from imix.data.named import DATASETS, list_datasets
 
     if action == "list":
-        print(list_datasets())
+        print(with_flags(list_datasets()))
         return
     names = [dataset.name for dataset in DATASETS.values() if dataset.kind != "detection"]
     if name not in names:
@@ -256,7 +255,7 @@ def bench(
     """
     from imix.train.bench import bench as run_bench
 
-    print(run_bench(data, settings.to_settings(), data_settings.to_settings(), duration=duration))
+    print(run_bench(data, Settings(**vars(settings)), DataSettings(**vars(data_settings)), duration=duration))
 
 
 def demo(*, out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = None) -> None:

@@ -11,8 +11,7 @@ from cyclopts.config import Dict
 from imix.errors import InputError, did_you_mean, first_line
 from imix.settings import DataSettings, Settings
 
-SETTINGS = [field.name for field in fields(Settings)]
-DATA_SETTINGS = [field.name for field in fields(DataSettings)]
+OPTIONS = [field.name for cls in (Settings, DataSettings) for field in fields(cls)]
 
 
 def apply_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
@@ -45,12 +44,11 @@ def read_config_file(path: str) -> dict[str, Any]:
     if "settings" in content and "data" in content:  # config.json of a run
         data = _mapping(path, "data", content["data"])
         content = {"settings": content["settings"], "data_settings": data.get("settings", {})}
-    if "settings" not in content and "data_settings" not in content:
-        return _known(path, content, [*SETTINGS, *DATA_SETTINGS])
-    _known(path, content, ["settings", "data_settings"])
-    settings = _mapping(path, "settings", content.get("settings", {}))
-    data_settings = _mapping(path, "data_settings", content.get("data_settings", {}))
-    return _known(path, settings, SETTINGS) | _known(path, data_settings, DATA_SETTINGS)
+    if "settings" in content or "data_settings" in content:
+        _known(path, content, ["settings", "data_settings"])
+        parts = [_mapping(path, name, value) for name, value in content.items()]
+        content = {name: value for part in parts for name, value in part.items()}
+    return _known(path, content, OPTIONS)
 
 
 def _mapping(path: str, name: str, value: Any) -> dict[str, Any]:

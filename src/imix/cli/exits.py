@@ -1,5 +1,8 @@
-"""Exit codes of the `imix` command."""
+"""Exit codes of the `imix` command, and its error messages."""
 
+import ast
+import re
+import shlex
 import sys
 from typing import NoReturn
 
@@ -11,5 +14,37 @@ EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_RESUMABLE, EXIT_INTERRUPTED = 2, 1, 75, 130
 
 def exit_with(message: str, code: int) -> NoReturn:
     """Print the message as one line and exit."""
-    print(f"imix: {printable(message)}", file=sys.stderr)
+    print(f"imix: {printable(with_flags(message))}", file=sys.stderr)
     sys.exit(code)
+
+
+def with_flags(message: str) -> str:
+    """Replace the Python options in a message of the library, which are in backticks, by the flags of the command line.
+
+    >>> with_flags("use `resume=True`, another `batch_size` or `columns={'id': 'drop'}`")
+    'use --resume, another --batch-size or --columns id drop'
+    """
+    from imix.cli.app import all_flags  # this module is imported by the commands
+
+    flags = all_flags()
+
+    def replace(match: re.Match[str]) -> str:
+        name, value = match[1].replace("_", "-"), match[2]
+        if f"--{name}" not in flags:
+            return match[0]
+        if value in (None, "True", "False"):
+            return f"--no-{name}" if value == "False" else f"--{name}"
+        return shlex.join([f"--{name}", *_words(value)])
+
+    return re.sub(r"`(\w+)(?:=([^`]+))?`", replace, message)
+
+
+def _words(value: str) -> list[str]:
+    """A Python value as it would be typed on the command line."""
+    try:
+        parsed = ast.literal_eval(value)
+    except (ValueError, SyntaxError):  # a placeholder such as FOLDER
+        return [value]
+    if isinstance(parsed, dict):
+        return [str(word) for pair in parsed.items() for word in pair]
+    return [str(word) for word in (parsed if isinstance(parsed, list | tuple) else [parsed])]

@@ -1,7 +1,7 @@
 """Flags that several commands share, and the groups in which the help shows them."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar, get_type_hints
 
@@ -18,35 +18,24 @@ OPTIMIZATION = Group.create_ordered("Optimization")
 DATA = Group.create_ordered("Data")
 RUNTIME = Group.create_ordered("Runtime and logging")
 
-TRAINING_GROUPS: Mapping[Group, Sequence[str]] = {
-    METHOD: (
-        *("method", "mix", "alpha", "per_sample", "fold", "input_mix", "mix_waveforms"),
-        *("temperature", "queue", "momentum", "symmetric"),
-    ),
-    AUGMENTATION: ("augment", "masking", "resampling", "augment_columns"),
-    ENCODER: ("encoder", "head", "predictor", "dim"),
-    OPTIMIZATION: ("epochs", "batch_size", "optimizer", "lr", "weight_decay", "schedule", "milestones", "warmup"),
-    RUNTIME: (
-        *("seed", "device", "precision", "compile", "cuda_graph", "sync_bn"),
-        *("checkpoint_minutes", "knn_every", "tensorboard", "wandb"),
-    ),
+FIRST_OPTIONS = {  # of each group; the fields of the settings are in the same order
+    "method": METHOD,
+    "augment": AUGMENTATION,
+    "encoder": ENCODER,
+    "epochs": OPTIMIZATION,
+    "label": DATA,
+    "seed": RUNTIME,
 }
-DATA_GROUPS: Mapping[Group, Sequence[str]] = {DATA: [field.name for field in fields(DataSettings)]}
-
 Class = TypeVar("Class", bound=type)
 
 
-def in_groups(groups: Mapping[Group, Sequence[str]]) -> Callable[[Class], Class]:
-    """Show the fields of a dataclass as flags without a prefix, in these groups of the help."""
-
-    def annotate(cls: Class) -> Class:
-        hints = get_type_hints(cls, include_extras=True)
-        cls.__annotations__ = {
-            name: Annotated[hints[name], Parameter(group=group)] for group, names in groups.items() for name in names
-        }
-        return Parameter(name="*")(cls)
-
-    return annotate
+def in_groups(cls: Class) -> Class:
+    """Show the fields of a dataclass as flags without a prefix, in the groups of the help."""
+    group = OPTIONS
+    for name, hint in get_type_hints(cls, include_extras=True).items():
+        group = FIRST_OPTIONS.get(name, group)
+        cls.__annotations__[name] = Annotated[hint, Parameter(group=group)]
+    return Parameter(name="*")(cls)
 
 
 def parse_columns(_: type, tokens: Sequence[Token]) -> dict[str, str]:
@@ -63,24 +52,16 @@ Columns = Annotated[
 ConfigFile = Annotated[Path | None, Parameter(group=RUN)]  # read by imix.cli.config_file
 
 
-@in_groups(TRAINING_GROUPS)
+@in_groups
 class TrainingFlags(Settings):
     """`Settings` as flags."""
 
-    def to_settings(self) -> Settings:
-        """Return the settings as the class that the library uses."""
-        return Settings(**vars(self))
 
-
-@in_groups(DATA_GROUPS)
+@in_groups
 class DataFlags(DataSettings):
     """`DataSettings` as flags."""
 
     columns: Columns
-
-    def to_settings(self) -> DataSettings:
-        """Return the settings as the class that the library uses."""
-        return DataSettings(**vars(self))
 
 
 @Parameter(name="*")

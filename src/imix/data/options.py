@@ -47,7 +47,7 @@ def check_options(data: Any, data_settings: DataSettings) -> None:
     for option in changed:
         if option not in kind.options:
             hint = kind.label_hint if option == "label" else ""
-            raise InputError(f"{option} only applies to {APPLIES_TO[option]}; {subject} is {kind.description}{hint}")
+            raise InputError(f"`{option}` only applies to {APPLIES_TO[option]}; {subject} is {kind.description}{hint}")
 
 
 def _kind(data: Any) -> DataKind | None:

@@ -70,12 +70,10 @@ def detect(
         name = type(run.encoder[-1]).__name__ if architecture.is_custom else architecture.encoder
         raise InputError(f"detection needs a ResNet (resnet18 to resnet152); the run's encoder is {name}")
     train, test = read_voc(data_dir)
-    joined_ranks = launch.join_ranks()
-    try:
+    with launch.join_ranks():
         torch_device = pick_device(device)
         bf16 = uses_bf16(run.settings, torch_device)
-        with launch.report_lost_ranks():
-            result = finetune(run.encoder, train, test, hyperparameters, torch_device, run.path, bf16, progress)
+        result = finetune(run.encoder, train, test, hyperparameters, torch_device, run.path, bf16, progress)
         evaluation = Result(
             "detection",
             str(data_dir),
@@ -86,7 +84,4 @@ def detect(
         )
         if distributed.rank() == 0:
             run.add_result(evaluation)
-    finally:
-        if joined_ranks:
-            launch.leave_ranks()
     return evaluation

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from imix.encoders.heads import build_head
-from imix.encoders.mlp import MLP, PAPER_WIDTHS
+from imix.encoders.mlp import MLP, PAPER_WIDTHS, SMALL_WIDTHS
 from imix.encoders.resnet import DEPTHS, resnet
-from imix.encoders.small import SmallConvNet, small_mlp
+from imix.encoders.small import SmallConvNet
 from imix.errors import InputError, first_line
 from imix.settings import SMALL_IMAGE_SIZE
 
@@ -58,7 +58,7 @@ def build(name: str, shape: Sequence[int], groups: Sequence[int] = ()) -> nn.Mod
     if name == "small":
         if len(shape) in (2, 3):
             return SmallConvNet(shape[0], axes=len(shape) - 1)
-        return small_mlp(math.prod(shape), groups)
+        return MLP(math.prod(shape), SMALL_WIDTHS, groups=groups)
     if match := re.fullmatch(r"mlp(?::([1-9]\d*(?:-[1-9]\d*)*))?(:bn)?", name):
         widths = [int(width) for width in match[1].split("-")] if match[1] else PAPER_WIDTHS
         return MLP(math.prod(shape), widths, groups=groups, activate_embedding=bool(match[2]))

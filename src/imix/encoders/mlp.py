@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from imix.errors import InputError
 
 PAPER_WIDTHS = (2048, 2048, 4096, 4096, 8192)
+SMALL_WIDTHS = (256, 256, 1024)  # that a laptop can train; 256 features
 MIN_EMBEDDING = 64  # units per column group, as in the paper
 
 

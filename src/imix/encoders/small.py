@@ -1,10 +1,8 @@
-"""The default encoders: small enough to train in seconds on a CPU, one for each type of sample."""
+"""The default encoder of sequences and images: small enough to train in seconds on a CPU."""
 
 from collections.abc import Sequence
 
 from torch import Tensor, nn
-
-from imix.encoders.mlp import MLP
 
 
 class SmallConvNet(nn.Module):
@@ -41,8 +39,3 @@ class SmallConvNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return features (N, width)."""
         return self.layers(x).flatten(2).mean(2)
-
-
-def small_mlp(inputs: int, groups: Sequence[int] = ()) -> MLP:
-    """Build the paper's tabular network at a width that a laptop can train: 256 features."""
-    return MLP(inputs, widths=(256, 256, 1024), groups=groups)

@@ -168,7 +168,7 @@ def evaluate(
     if loaded.test is None and needs_labels and _was_trained_with_labels_of(run, loaded):
         raise InputError(
             f"{run.settings.method} was trained with the labels of all samples of {loaded.name}, so none of them can "
-            "be held out for testing; pass test samples with test=FILE (--test FILE)"
+            "be held out for testing; pass test samples with `test=FILE`"
         )
     dataset, split = with_test_split(loaded, seed, labeled=needs_labels)
     torch_device = pick_device(device)
@@ -269,7 +269,7 @@ def _detection(run: Run, data: Any, data_dir: str | None, device: str, hyperpara
 
     if data not in (None, "voc") or data_dir is None:
         raise InputError(
-            "detection needs data='voc' and data_dir=FOLDER, a folder in PASCAL VOC format (VOC2007 or similar)"
+            "detection needs `data='voc'` and `data_dir=FOLDER`, a folder in PASCAL VOC format (VOC2007 or similar)"
         )
     if hyperparameters is not None and not isinstance(hyperparameters, Detection):
         raise InputError(f"detection takes Detection(...) as its hyperparameters; got {hyperparameters!r}")

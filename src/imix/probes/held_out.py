@@ -105,11 +105,11 @@ def _labeled(source: Source, name: str, data: Data) -> Source:
     """Return the samples that have a label; raise InputError if there are none."""
     if source.labels is None:
         if data.table is not None:
-            hint = "name the label column in pretraining (--label NAME), or here if it was not an input of the run"
+            hint = "name the label column in pretraining (`label=NAME`), or here if it was not an input of the run"
         elif data.sample_names:
             hint = "put the files of each class into their own subfolder"
         else:
-            hint = "pass labels=... together with the samples"
+            hint = "pass `labels` together with the samples"
         raise InputError(f"{name} have no labels, which this protocol needs; {hint}")
     has_label = source.labels >= 0
     if not has_label.any():

@@ -42,7 +42,7 @@ def load_for_run(
     if not isinstance(data, Data):
         check_options(data, DataSettings(**overrides))
     if label is not None and run.table is None:
-        raise InputError(f"label={label!r} names a table column, but the run was not trained on a table")
+        raise InputError(f"`label={label!r}` names a table column, but the run was not trained on a table")
     data_settings = _settings_for(run, data, has_labels=labels is not None)
     data_settings = replace(data_settings, **overrides)
     if label is not None and not columns:  # a column that was dropped in training can be the label

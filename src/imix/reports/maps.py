@@ -86,7 +86,7 @@ def draw_map(
     """
     out = check_output_path(Path(out), MAP_SUFFIXES, "a map")
     if samples < MIN_SAMPLES:
-        raise InputError(f"samples must be at least {MIN_SAMPLES}; got {samples}")
+        raise InputError(f"`samples` must be at least {MIN_SAMPLES}; got {samples}")
     require_matplotlib()
     run = as_run(run)
     source = run.config.data.name if data is None else data
@@ -157,7 +157,7 @@ def project_2d(features: np.ndarray, method: str = "tsne") -> np.ndarray:
         init = "pca" if min(directions.shape) > 1 else "random"
         points = np.asarray(TSNE(init=init, perplexity=perplexity, random_state=0).fit_transform(directions))
     else:
-        raise InputError(f"method must be 'tsne' or 'umap'; got {method!r}")
+        raise InputError(f"`method` must be 'tsne' or 'umap'; got {method!r}")
     low, high = points.min(0), points.max(0)
     return (points - low) / np.maximum(high - low, 1e-12)
 

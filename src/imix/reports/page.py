@@ -302,7 +302,7 @@ def report(
     if not runs:
         raise InputError("a report needs at least one run")
     if samples < MIN_SAMPLES:
-        raise InputError(f"samples must be at least {MIN_SAMPLES}; got {samples}")
+        raise InputError(f"`samples` must be at least {MIN_SAMPLES}; got {samples}")
     loaded = [as_run(run) for run in _finished_runs(runs)]
     run_folder = loaded[0].path if len(loaded) == 1 else None
     out = Path("report.html" if run_folder is None else run_folder / "report.html") if out is None else Path(out)

@@ -47,7 +47,7 @@ def select_requests(
         raise InputError(f"unknown budget {budget!r}; choose from {', '.join(get_args(Budget))}")
     rows, columns = ([names] if isinstance(names, str) else names for names in (rows, columns))
     if seeds is not None and seeds < 1:
-        raise InputError(f"seeds must be at least 1; got {seeds}")
+        raise InputError(f"`seeds` must be at least 1; got {seeds}")
     requests = []
     for experiment in find_experiments(names):
         cells = select_cells(experiment, budget, ambiguities, rows, columns)
@@ -64,7 +64,7 @@ def find_experiments(names: Sequence[str]) -> list[Experiment]:
     """The experiments with these names; "all" selects all of them."""
     choices = f"{', '.join(EXPERIMENTS)}, or all"
     if not names:
-        raise InputError(f"no table or figure given; choose from {choices} (see --list)")
+        raise InputError(f"no table or figure given; choose from {choices}")
     for name in names:
         if name != "all" and name not in EXPERIMENTS:
             hint = did_you_mean(name, list(EXPERIMENTS))

@@ -82,9 +82,9 @@ def reproduce(
     """
     out = Path(out)
     if not devices:
-        raise InputError("devices is empty; pass at least one device, such as auto or cuda:0")
+        raise InputError("`devices` is empty; pass at least one device, such as auto or cuda:0")
     if data_dir is not None and not Path(data_dir).is_dir():
-        raise InputError(f"data_dir must be an existing folder; got {str(data_dir)!r}")
+        raise InputError(f"`data_dir` must be an existing folder; got {str(data_dir)!r}")
     for device in devices:
         pick_device(device)  # raises if it is not available
     requests = select_requests([names] if isinstance(names, str) else names, budget, ambiguities, rows, columns, seeds)
@@ -92,7 +92,7 @@ def reproduce(
         require_matplotlib()
     index, n_shards = shard
     if not 0 <= index < n_shards:
-        raise InputError(f"shard must be I/N with I from 0 to N - 1; got {index}/{n_shards}")
+        raise InputError(f"`shard` must be I/N with I from 0 to N - 1; got {index}/{n_shards}")
     names_in_shard = {job.name for job in all_jobs(requests)[index::n_shards]}
     jobs = [job for job in remaining_jobs(requests, out) if job.name in names_in_shard]
     out.mkdir(parents=True, exist_ok=True)

@@ -23,10 +23,10 @@ def load(path: Path) -> dict[str, Any]:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file can raise almost any exception
         raise InputError(
-            f"checkpoint {path} is damaged or not a checkpoint ({first_line(error)}); start over with --overwrite"
+            f"checkpoint {path} is damaged or not a checkpoint ({first_line(error)}); start over with `overwrite=True`"
         ) from error
     if not isinstance(state, dict) or not all(isinstance(state.get(k), t) for k, t in REQUIRED_TYPES.items()):
-        raise InputError(f"{path} is not a checkpoint written by imix; start over with --overwrite")
+        raise InputError(f"{path} is not a checkpoint written by imix; start over with `overwrite=True`")
     return state
 
 

@@ -2,7 +2,7 @@
 
 import json
 import reprlib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +106,11 @@ class RunConfig:
 
     def to_json(self) -> dict[str, Any]:
         """The config as plain values, as they are written to config.json."""
-        value = {"format": FORMAT_VERSION} | {each.name: getattr(self, each.name) for each in fields(self)}
-        value["settings"], value["architecture"] = asdict(self.settings), asdict(self.architecture)
-        value["data"] = {each.name: getattr(self.data, each.name) for each in fields(self.data)}
-        value["data"]["settings"] = asdict(self.data.settings)
-        value["data"]["table"] = None if self.data.table is None else self.data.table.to_json()
-        return json.loads(json.dumps(value))
+
+        def plain(value: Any) -> dict[str, Any]:
+            return value.to_json() if isinstance(value, Table) else vars(value)
+
+        return json.loads(json.dumps({"format": FORMAT_VERSION} | vars(self), default=plain))
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "RunConfig":

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from imix.encoders.mel import LogMel
+from imix.encoders.resnet import DEPTHS
 from imix.encoders.standardize import mean_and_std
 from imix.errors import InputError, StorageError, first_line
 from imix.files import check_output_path, write_atomically, write_bytes
@@ -35,13 +36,6 @@ SUFFIXES = {
     "timm": (".safetensors", ".pth"),
     "detectron2": (".pkl",),
     "onnx": (".onnx",),
-}
-RESNET_DEPTHS: dict[tuple[object, ...], int] = {  # by block type and number of blocks per stage
-    ("BasicBlock", 2, 2, 2, 2): 18,
-    ("BasicBlock", 3, 4, 6, 3): 34,
-    ("Bottleneck", 3, 4, 6, 3): 50,
-    ("Bottleneck", 3, 4, 23, 3): 101,
-    ("Bottleneck", 3, 8, 36, 3): 152,
 }
 
 
@@ -208,8 +202,10 @@ def _resnet(encoder: nn.Sequential, format: str) -> "ResNet":
 
 def _depth(resnet: "ResNet") -> int | None:
     """Return the depth in the name of a standard ResNet, such as 50; None for other ResNets."""
-    stages = [resnet.layer1, resnet.layer2, resnet.layer3, resnet.layer4]
-    return RESNET_DEPTHS.get((type(resnet.layer1[0]).__name__, *map(len, stages)))
+    convolutions_per_block = 3 if hasattr(resnet.layer1[0], "conv3") else 2
+    n_blocks = sum(map(len, (resnet.layer1, resnet.layer2, resnet.layer3, resnet.layer4)))
+    depth = 2 + convolutions_per_block * n_blocks  # with the stem and the classifier
+    return depth if depth in DEPTHS else None
 
 
 def _has_small_stem(resnet: "ResNet") -> bool:

@@ -2,7 +2,6 @@
 
 import json
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,7 +25,7 @@ def assemble(architecture: Architecture, encoder: nn.Module | None = None) -> nn
     shape, clip = architecture.shape, architecture.clip
     if encoder is None:
         if shape is None:
-            raise InputError("samples with several fields need a user-supplied encoder; pass encoder=MODULE")
+            raise InputError("samples with several fields need a user-supplied encoder; pass `encoder=MODULE`")
         encoder = encoders.build(architecture.encoder, clip.shape if clip else shape, architecture.groups)
     preprocess: nn.Module
     if clip is not None:
@@ -82,21 +81,36 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
             f"{str(path)!r} contains the weights of a user-supplied encoder; pass the module to load them into: "
             f"imix.load_encoder(path, module), or imix.load_run(folder, module) for evaluate, embed and report"
         )
-    if encoder is None:
-        _check_shapes(path, architecture, state)
+    if encoder is None and not architecture.encoder.startswith("timm:"):  # the name of a timm model determines its size
+        _load_weights(path, _without_memory(path, architecture), {name: x.to("meta") for name, x in state.items()})
     model = assemble(architecture, encoder)
+    _load_weights(path, model, state)
+    return model.eval()
+
+
+def _without_memory(path: str | Path, architecture: Architecture) -> nn.Sequential:
+    """Build the model without its weights: the header of a damaged or malicious file can describe any size."""
+    try:
+        with torch.device("meta"):
+            return assemble(architecture)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"cannot build the encoder described in {str(path)!r}: {first_line(error)}") from error
+
+
+def _load_weights(path: str | Path, model: nn.Sequential, state: dict[str, Tensor]) -> None:
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
-        raise InputError(
-            f"the weights in {str(path)!r} do not match the encoder: {str(error).splitlines()[-1].strip()}"
-        ) from error
-    return model.eval()
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(f"the weights in {str(path)!r} do not match the encoder: {reason}") from error
 
 
 def read_encoder(path: str | Path) -> tuple[Architecture, dict[str, Tensor]]:
     """Read the architecture and the weights from a run folder or an encoder.safetensors file."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError
+    from safetensors.torch import load
 
     path = Path(path)
     if path.is_dir():
@@ -105,37 +119,10 @@ def read_encoder(path: str | Path) -> tuple[Architecture, dict[str, Tensor]]:
     if not path.is_file():
         raise InputError(f"no encoder at {str(path)!r}: the run has not finished, or this is not a run folder")
     try:
-        with open(path, "rb") as opened, safe_open(_utf8_path(path, opened.fileno()), "pt") as file:
-            header = json.loads((file.metadata() or {})["imix"])
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        content = path.read_bytes()  # not safe_open, which refuses names that are not valid UTF-8
+        state = load(content)
+        header_size = int.from_bytes(content[:8], "little")
+        header = json.loads(json.loads(content[8 : 8 + header_size])["__metadata__"]["imix"])
         return build(Architecture, header, "architecture"), state
     except (SafetensorError, KeyError, ValueError, OSError, RecursionError) as error:
         raise InputError(f"{str(path)!r} is not an encoder written by imix: {first_line(error)}") from error
-
-
-def _utf8_path(path: Path, descriptor: int) -> str:
-    """Return a path that safetensors accepts: /dev/fd/N of the opened file if the name is not valid UTF-8."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return f"/dev/fd/{descriptor}"
-    return str(path)
-
-
-def _check_shapes(path: str | Path, architecture: Architecture, state: Mapping[str, Tensor]) -> None:
-    """Raise InputError if the shapes do not match the architecture, before memory is allocated for it."""
-    if architecture.encoder.startswith("timm:"):  # the name alone determines the size
-        return
-    try:
-        with torch.device("meta"):
-            expected = assemble(architecture).state_dict()
-    except InputError:
-        raise
-    except Exception as error:  # the header of a damaged or malicious file can hold anything
-        raise InputError(f"cannot build the encoder described in {str(path)!r}: {first_line(error)}") from error
-    for name in (*expected, *state):
-        expected_shape, shape = (tuple(s[name].shape) if name in s else None for s in (expected, state))
-        if shape != expected_shape:
-            raise InputError(
-                f"the weights in {str(path)!r} do not match the encoder: {name} has shape {shape}, not {expected_shape}"
-            )

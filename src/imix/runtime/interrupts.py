@@ -14,22 +14,32 @@ class _Terminated(KeyboardInterrupt):
 
 
 @contextmanager
-def stop_on_sigterm(enabled: bool) -> Iterator[None]:
-    """Raise `Interrupted` on SIGTERM; used before and after training, when there is nothing to save."""
+def handle_signals(handler: Any, *signals: int, enabled: bool = True) -> Iterator[None]:
+    """Set the handler of these signals inside a block; does nothing in other threads than the main thread."""
     if not enabled or threading.current_thread() is not threading.main_thread():
         yield
         return
+    previous = {signum: signal.signal(signum, handler) for signum in signals}
+    try:
+        yield
+    finally:
+        for signum, previous_handler in previous.items():
+            signal.signal(signum, previous_handler)
+
+
+@contextmanager
+def stop_on_sigterm(enabled: bool) -> Iterator[None]:
+    """Raise `Interrupted` on SIGTERM; used before and after training, when there is nothing to save."""
 
     def terminate(signum: int, frame: Any) -> None:
         raise _Terminated
 
-    previous = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    except _Terminated:
-        raise Interrupted("stopped before or after training; the run can be resumed from its last checkpoint") from None
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    with handle_signals(terminate, signal.SIGTERM, enabled=enabled):
+        try:
+            yield
+        except _Terminated:
+            message = "stopped before or after training; the run can be resumed from its last checkpoint"
+            raise Interrupted(message) from None
 
 
 @contextmanager
@@ -42,12 +52,5 @@ def stop_requested(enabled: bool) -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         requested.set()
 
-    if not enabled or threading.current_thread() is not threading.main_thread():
+    with handle_signals(request, signal.SIGTERM, signal.SIGINT, enabled=enabled):
         yield requested.is_set
-        return
-    previous = {signum: signal.signal(signum, request) for signum in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield requested.is_set
-    finally:
-        for signum, handler in previous.items():
-            signal.signal(signum, handler)

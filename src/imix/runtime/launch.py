@@ -1,4 +1,4 @@
-"""Joining and leaving the process group of `torchrun`, and reporting ranks that do not respond."""
+"""Joining the process group of `torchrun`, and reporting ranks that do not respond."""
 
 import os
 import re
@@ -16,15 +16,45 @@ import torch.distributed as dist
 
 from imix.errors import InputError, Interrupted, first_line
 from imix.runtime.distributed import rank, world_size
+from imix.runtime.interrupts import handle_signals
 
 TIMEOUT = 1800.0  # seconds a rank waits for the others; overridden by the environment variable IMIX_RANK_TIMEOUT
 HEARTBEAT_SECONDS = 1.0  # seconds between heartbeats
 
 
-def join_ranks() -> bool:
-    """Join the ranks that `torchrun` started; return False if there are none or they are already joined."""
+@contextmanager
+def join_ranks() -> Iterator[bool]:
+    """Join the ranks that `torchrun` started and leave them at the end; yields False if there are none to join.
+
+    Errors of collectives become an `Interrupted` that names the ranks that do not respond.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
-        return False
+        yield False
+        return
+    store = _init_process_group()
+    writer, reader = store.clone(), store.clone()  # each thread needs its own connection
+    stopped = threading.Event()
+    threading.Thread(target=_send_heartbeats, args=(writer, stopped, rank()), daemon=True).start()
+    try:
+        yield True
+    except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and "gloo" not in str(error) and "NCCL" not in str(error):
+            raise
+        with handle_signals(signal.SIG_IGN, signal.SIGTERM):  # torchrun also notices and terminates the other ranks
+            lost = _lost_ranks(reader)
+        cause = f"rank {', '.join(map(str, lost))} does not respond" if lost else "a rank left or was too slow"
+        reason = re.sub(r"^\[\S*\] ", "", first_line(error)).split(". ")[0]
+        raise Interrupted(
+            f"rank {rank()} of {world_size()} cannot continue: {cause} ({reason}); the run can be resumed from its "
+            "last checkpoint"
+        ) from error
+    finally:
+        stopped.set()
+        dist.destroy_process_group()
+
+
+def _init_process_group() -> Any:
+    """Connect to the other ranks; returns the store that all of them share."""
     timeout = _read_timeout()
     backend = "gloo"
     if torch.cuda.is_available():
@@ -43,14 +73,7 @@ def join_ranks() -> bool:
     except RuntimeError as error:
         message = f"rank {os.environ['RANK']} cannot connect to the other ranks ({first_line(error)})"
         raise Interrupted(message) from error
-    _heartbeat.start(prefixed_store)
-    return True
-
-
-def leave_ranks() -> None:
-    """Leave the process group that `join_ranks` joined."""
-    _heartbeat.stop()
-    dist.destroy_process_group()
+    return prefixed_store
 
 
 def _read_timeout() -> timedelta:
@@ -88,76 +111,28 @@ def _rendezvous(store: Any, this_rank: int, n_ranks: int, timeout: timedelta) ->
     return prefix
 
 
-class _Heartbeat:
-    """Heartbeats of this rank in the shared store, and a check of the heartbeats of the other ranks."""
-
-    def __init__(self) -> None:
-        self.stopped = threading.Event()
-        self.store: Any = None
-
-    def start(self, store: Any) -> None:
-        """Send heartbeats from a background thread."""
-        self.stopped, self.store = threading.Event(), store.clone()  # each thread needs its own connection
-        threading.Thread(target=self._send, args=(store.clone(), self.stopped, rank()), daemon=True).start()
-
-    def stop(self) -> None:
-        """Stop sending heartbeats."""
-        self.stopped.set()
-        self.store = None
-
-    def lost_ranks(self) -> list[int]:
-        """Return the ranks that have sent no heartbeat for three intervals."""
-        counts: list[list[int]] = []
-        store, others = self.store, [other for other in range(world_size()) if other != rank()]
-
-        def read_counts() -> None:
-            with suppress(RuntimeError, AttributeError):  # the store is gone
-                counts.append([store.add(f"alive/{other}", 0) for other in others])
-
-        for n_reads, pause in ((1, 3 * HEARTBEAT_SECONDS), (2, 0)):
-            reader = threading.Thread(target=read_counts, daemon=True)  # reading may hang forever
-            reader.start()
-            reader.join(3 * HEARTBEAT_SECONDS)
-            if len(counts) < n_reads:
-                return [0] if 0 in others else []  # rank 0 hosts the store, unless torchrun does
-            time.sleep(pause)
-        return [other for other, before, after in zip(others, *counts, strict=True) if before == after]
-
-    def _send(self, store: Any, stopped: threading.Event, this_rank: int) -> None:
-        with suppress(RuntimeError):  # the store is gone, so this rank is about to fail too
-            while not stopped.wait(HEARTBEAT_SECONDS):
-                store.add(f"alive/{this_rank}", 1)
+def _send_heartbeats(store: Any, stopped: threading.Event, this_rank: int) -> None:
+    with suppress(RuntimeError):  # the store is gone, so this rank is about to fail too
+        while not stopped.wait(HEARTBEAT_SECONDS):
+            store.add(f"alive/{this_rank}", 1)
 
 
-_heartbeat = _Heartbeat()
+def _lost_ranks(store: Any) -> list[int]:
+    """Return the ranks that send no heartbeat for three intervals; rank 0 if the store, which it hosts, is gone."""
+    others = [other for other in range(world_size()) if other != rank()]
+    lost = others[:1] if rank() else []
 
+    def count_heartbeats() -> list[int]:
+        return [store.add(f"alive/{other}", 0) for other in others]
 
-@contextmanager
-def report_lost_ranks() -> Iterator[None]:
-    """Turn errors of collectives into an `Interrupted` that names the ranks that do not respond."""
-    try:
-        yield
-    except RuntimeError as error:
-        is_collective = isinstance(error, dist.DistError) or "gloo" in str(error) or "NCCL" in str(error)
-        if world_size() == 1 or not is_collective:
-            raise
-        with _ignore_sigterm():  # torchrun also notices the lost rank and terminates the others
-            lost = _heartbeat.lost_ranks()
-        cause = f"rank {', '.join(map(str, lost))} does not respond" if lost else "a rank left or was too slow"
-        reason = re.sub(r"^\[\S*\] ", "", first_line(error)).split(". ")[0]
-        raise Interrupted(
-            f"rank {rank()} of {world_size()} cannot continue: {cause} ({reason}); the run can be resumed from its "
-            "last checkpoint"
-        ) from error
+    def check() -> None:
+        nonlocal lost
+        with suppress(RuntimeError):
+            before = count_heartbeats()
+            time.sleep(3 * HEARTBEAT_SECONDS)
+            lost = [other for other, n, m in zip(others, before, count_heartbeats(), strict=True) if n == m]
 
-
-@contextmanager
-def _ignore_sigterm() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    reader = threading.Thread(target=check, daemon=True)  # reading may hang forever
+    reader.start()
+    reader.join(5 * HEARTBEAT_SECONDS)
+    return lost

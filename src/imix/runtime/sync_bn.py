@@ -47,22 +47,19 @@ def _global_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def convert_sync_bn(module: nn.Module, device: torch.device) -> nn.Module:
-    """Return `module` with synchronized batch normalization for `device`; parameters, buffers and modes are kept.
+    """Turn the batch normalization layers of `module` in place into synchronized ones for `device`; returns `module`.
 
-    As in `torch.nn.SyncBatchNorm.convert_sync_batchnorm`, layers inside `module` are replaced in place.
+    Only the class of a layer changes, so parameters, buffers, modes and layers that are shared stay as they are.
     """
     sync_class = nn.SyncBatchNorm if device.type == "cuda" else CPUSyncBatchNorm
-    root, converted = nn.Sequential(module), dict[nn.Module, _BatchNorm]()
-    for name, layer in list(root.named_modules(remove_duplicate=False)):  # shared layers stay shared
+    for layer in module.modules():
         if not isinstance(layer, _BatchNorm) or isinstance(layer, sync_class):
             continue
         if type(layer) not in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, CPUSyncBatchNorm):
             raise InputError(
                 f"{type(layer).__name__} is a custom subclass of batch normalization and cannot be synchronized over "
-                "ranks; use --no-sync-bn (sync_bn=False)"
+                "ranks; use `sync_bn=False`"
             )
-        if layer not in converted:
-            converted[layer] = sync_class(layer.num_features)
-            vars(converted[layer]).update(vars(layer))
-        root.set_submodule(name, converted[layer])
-    return root[0]
+        layer.__class__ = sync_class
+        layer.process_group = None  # type: ignore[assignment]  # all ranks; an attribute of the class of torch
+    return module

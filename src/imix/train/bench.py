@@ -14,21 +14,19 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from imix.batch import Batch, map_fields
+from imix.batch import Batch
 from imix.data import Data, TensorSource, load
 from imix.progress import format_duration
 from imix.runtime.cuda_graph import WARMUP_CALLS
 from imix.runtime.device import should_compile, uses_bf16
-from imix.runtime.rng import epoch_order, isolated_rng
+from imix.runtime.rng import isolated_rng
 from imix.settings import DataSettings, Settings
 from imix.train.options import Options, collect_options
 from imix.train.setup import TrainingSetup, build_setup
 from imix.train.step import TrainingStep, build_optimizer, prepare, training_step
 
 LR = 1e-3
-MIN_STEPS = 3  # minimum number of timed steps per variant
 MAX_STEPS_AHEAD = 50  # steps queued on a GPU before waiting for it, as between two records of a run
-TURNS = 5  # approximate number of times that each variant is timed
 Samples = tuple[Batch, Tensor | None]
 
 
@@ -112,7 +110,8 @@ def bench(
     device = setup.device
     make_views = prepare(setup)
     optimizer = build_optimizer(setup.learner, settings, device)
-    first = next(_samples(setup))
+    samples = (batch for epoch in itertools.count() for batch in setup.batches(epoch))
+    first = next(samples)
     with isolated_rng(device):
         fixed_views = make_views(first[0])
     if device.type == "cuda":
@@ -123,7 +122,7 @@ def bench(
         training_step(lambda batch: fixed_views, setup.learner, optimizer, setup) as fixed_views_step,
         training_step(make_views, setup.learner, optimizer, setup) as step,
     ):
-        variants = (fixed_views_step, itertools.repeat(first)), (step, itertools.repeat(first)), (step, _samples(setup))
+        variants = (fixed_views_step, itertools.repeat(first)), (step, itertools.repeat(first)), (step, samples)
         step_only, with_augmentation, end_to_end = _steps_per_second(variants, device, duration)
     views_per_step = setup.learner.n_views * setup.batch_size
     return Throughput(
@@ -136,15 +135,6 @@ def bench(
         settings.epochs,
         torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
     )
-
-
-def _samples(setup: TrainingSetup) -> Iterator[Samples]:
-    """Batches on the device, in the order of an endless run, with labels for supervised methods."""
-    for epoch in itertools.count():
-        order = epoch_order(setup.settings.seed, epoch, len(setup.source))[: setup.steps_per_epoch * setup.batch_size]
-        for batch, labels in setup.source.batches(order.view(setup.steps_per_epoch, setup.batch_size)):
-            batch = map_fields(lambda x: x.to(setup.device, non_blocking=True), batch)
-            yield batch, labels.to(setup.device) if setup.learner.supervised and labels is not None else None
 
 
 def _steps_per_second(
@@ -161,16 +151,16 @@ def _steps_per_second(
         return time.perf_counter() - started
 
     warmup = WARMUP_CALLS + 1 if device.type == "cuda" else 1
-    first = [run(*variant, warmup) / warmup for variant in variants]
-    if max(first) > duration and device.type == "cpu":  # a slow step, and a CPU needs no warm-up
-        return [1 / seconds for seconds in first]
-    ahead = max(1, min(MAX_STEPS_AHEAD, int(duration / TURNS / max(run(*variant, 1) for variant in variants))))
-    steps, spent = [0] * len(variants), [0.0] * len(variants)
-    while min(spent) < duration or min(steps) < MIN_STEPS:
-        for i, variant in enumerate(variants):
-            spent[i] += run(*variant, ahead)
-            steps[i] += ahead
-    return [count / seconds for count, seconds in zip(steps, spent, strict=True)]
+    seconds = [run(*variant, warmup) for variant in variants]
+    if max(seconds) > duration and device.type == "cpu":  # a slow step, and a CPU needs no warm-up
+        return [1 / spent for spent in seconds]
+    slowest = max(run(*variant, 1) for variant in variants)
+    ahead = max(1, min(MAX_STEPS_AHEAD, int(duration / 5 / slowest)))
+    steps, seconds = 0, [0.0] * len(variants)
+    while min(seconds) < duration:
+        steps += ahead
+        seconds = [spent + run(*variant, ahead) for spent, variant in zip(seconds, variants, strict=True)]
+    return [steps / spent for spent in seconds]
 
 
 def _title(name: str, setup: TrainingSetup) -> str:

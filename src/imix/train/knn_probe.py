@@ -19,7 +19,7 @@ def build_knn_probe(
     """A function that measures the encoder's kNN accuracy; without a test set, a fifth of the data is held out."""
     if settings.supervised and data.test is None:
         raise InputError(
-            f"knn_every with method {settings.method!r} needs a test set, because training uses all other labels"
+            f"`knn_every` with method {settings.method!r} needs a test set, because training uses all other labels"
         )
     split, _ = with_test_split(data, settings.seed)
     assert split.test is not None

@@ -1,152 +1,122 @@
-"""Destinations of a run's metrics: metrics.jsonl, and optionally a progress bar, TensorBoard and Weights & Biases."""
+"""The log of a run: metrics.jsonl, and optionally a progress bar, TensorBoard and Weights & Biases."""
 
 import hashlib
 import importlib.util
 import os
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from imix.errors import InputError, storage_errors
 from imix.files import append_jsonl, read_metrics, write_jsonl
 from imix.progress import ProgressLine
+from imix.run.config import RunConfig
+from imix.settings import Settings
+
+Record = dict[str, Any]
+Writer = Callable[[Record], object]
+PROGRESS_METRICS = {  # shown from their first record on
+    "effective_rank": "effective rank {:.0f}",
+    "batch_1nn": "1-NN in batch {:.0%}",
+    "knn": "kNN {:.1%}",
+}
 
 
-class Sink(Protocol):
-    """A destination for records."""
-
-    def write(self, record: dict[str, Any]) -> None:
-        """Write one record."""
-
-    def close(self) -> None:
-        """Release resources; no more records follow."""
-
-
-def check_extras(tensorboard: bool, wandb: bool) -> None:
-    """Raise InputError if a requested logger is not installed."""
-    for requested, module in ((tensorboard, "tensorboard"), (wandb, "wandb")):
-        if requested and importlib.util.find_spec(module) is None:
-            raise InputError(f"--{module} needs the extra: pip install 'imix-ssl[{module}]'")
+def check_loggers(settings: Settings, folder: Path | None) -> None:
+    """Raise InputError if a requested logger is not installed, or has no folder to write to."""
+    for name in ("tensorboard", "wandb"):
+        if getattr(settings, name) and importlib.util.find_spec(name) is None:
+            raise InputError(f"`{name}` needs the extra: pip install 'imix-ssl[{name}]'")
+        if getattr(settings, name) and folder is None:
+            raise InputError(f"`{name}` needs a run folder; pass `out`")
 
 
 class Log:
-    """The records of a run, in memory and in every sink."""
+    """The records of a run, in memory and in metrics.jsonl, each written immediately and passed to all `writers`."""
 
-    def __init__(self, sinks: list[Sink], records: list[dict[str, Any]] | None = None) -> None:
-        self.sinks = sinks
-        self.records = records or []
+    def __init__(self, path: Path | None = None, up_to_step: int = 0, writers: Sequence[Writer] = ()) -> None:
+        self.path, self.writers = path, writers
+        self.records: list[Record] = []
+        if path is not None:
+            self.records = read_metrics(path, up_to_step)
+            write_jsonl(path, self.records)  # drops records after the checkpoint; training repeats those steps
 
-    def write(self, record: dict[str, Any]) -> None:
+    def write(self, record: Record) -> None:
         """Add a record."""
         self.records.append(record)
-        for sink in self.sinks:
-            sink.write(record)
+        if self.path is not None:
+            append_jsonl(self.path, record)
+        for write in self.writers:
+            write(record)
 
     def flush_to_disk(self) -> None:
         """Force metrics.jsonl to disk."""
-        for sink in self.sinks:
-            if isinstance(sink, MetricsFile):
-                sink.flush_to_disk()
-
-    def close(self) -> None:
-        """Close every sink."""
-        for sink in self.sinks:
-            sink.close()
+        if self.path is not None:
+            with storage_errors(self.path), open(self.path, "rb+") as file:
+                os.fsync(file.fileno())
 
 
-class MetricsFile:
-    """metrics.jsonl: one record per line, each written immediately."""
-
-    def __init__(self, path: Path, up_to_step: int) -> None:
-        self.path = path
-        self.records = read_metrics(path, up_to_step)
-        write_jsonl(path, self.records)  # drops records after the checkpoint; training repeats those steps
-
-    def write(self, record: dict[str, Any]) -> None:
-        """Append the record."""
-        append_jsonl(self.path, record)
-
-    def flush_to_disk(self) -> None:
-        """fsync the file."""
-        with storage_errors(self.path), open(self.path, "rb+") as file:
-            os.fsync(file.fileno())
-
-    def close(self) -> None:
-        """Nothing to do: the file is not kept open."""
+@contextmanager
+def open_log(folder: Path | None, config: RunConfig, total_steps: int, done: int, progress: bool) -> Iterator[Log]:
+    """Open the log of a run at step `done`, with the loggers that its settings request."""
+    path = None if folder is None else folder / "metrics.jsonl"
+    writers: list[Writer] = []
+    with ExitStack() as stack:
+        if folder is not None and config.settings.tensorboard:
+            writers.append(stack.enter_context(_tensorboard(folder, done)))
+        if folder is not None and config.settings.wandb:
+            writers.append(stack.enter_context(_wandb(folder, config)))
+        if progress:
+            writers.append(stack.enter_context(_progress_bar(total_steps, done)))
+        yield Log(path, done, writers)
 
 
-class ProgressBar:
+@contextmanager
+def _progress_bar(total_steps: int, done: int) -> Iterator[Writer]:
     """Loss, views per second and time left: a live bar in a terminal, a line every ten seconds elsewhere."""
+    latest: Record = {}
 
-    def __init__(self, total_steps: int, done: int = 0) -> None:
-        self.line = ProgressLine("training", total_steps, "steps", always_show_ends=True)
-        self.bar: Any = None
-        self.latest: dict[str, str] = {}
-        if sys.stderr.isatty():
-            try:
-                from rich.console import Console
-                from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-            except ImportError:
-                return
-            columns = (BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-            self.bar = Progress(*columns, console=Console(stderr=True))
-            self.task = self.bar.add_task("", total=total_steps, completed=done)
-            self.bar.start()
-
-    def write(self, record: dict[str, Any]) -> None:
-        """Show the record."""
+    def describe(record: Record) -> str:
+        latest.update(record)
         text = f"epoch {record['epoch']}  loss {record['loss']:.4f}  {record['views_per_second']:,.0f} views/s"
-        if "effective_rank" in record:
-            self.latest["effective_rank"] = f"  effective rank {record['effective_rank']:.0f}"
-        if "batch_1nn" in record:
-            self.latest["batch_1nn"] = f"  1-NN in batch {100 * record['batch_1nn']:.0f}%"
-        if "knn" in record:
-            self.latest["knn"] = f"  kNN {100 * record['knn']:.1f}%"
-        text += "".join(self.latest.values())
-        if self.bar is not None:
-            self.bar.update(self.task, completed=record["step"], description=text)
-        else:
-            self.line(record["step"], text)
+        metrics = [template.format(latest[name]) for name, template in PROGRESS_METRICS.items() if name in latest]
+        return "  ".join([text, *metrics])
 
-    def close(self) -> None:
-        """Remove the bar from the screen."""
-        if self.bar is not None:
-            self.bar.stop()
+    if not sys.stderr.isatty():
+        line = ProgressLine("training", total_steps, "steps", always_show_ends=True)
+        yield lambda record: line(record["step"], describe(record))
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=total_steps, completed=done)
+        yield lambda record: bar.update(task, completed=record["step"], description=describe(record))
 
 
-class TensorBoard:
+@contextmanager
+def _tensorboard(folder: Path, done: int) -> Iterator[Writer]:
     """TensorBoard scalars, in the run folder."""
+    from torch.utils.tensorboard import SummaryWriter
 
-    def __init__(self, folder: Path, done: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter
+    with SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1) as summary:
 
-        self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)
+        def write(record: Record) -> None:
+            for name in record.keys() - {"step", "epoch"}:
+                summary.add_scalar(name, record[name], record["step"])
 
-    def write(self, record: dict[str, Any]) -> None:
-        """Log every number of the record."""
-        for name in record.keys() - {"step", "epoch"}:
-            self.writer.add_scalar(name, record[name], record["step"])
-
-    def close(self) -> None:
-        """Flush and close."""
-        self.writer.close()
+        yield write
 
 
-class WandB:
+@contextmanager
+def _wandb(folder: Path, config: RunConfig) -> Iterator[Writer]:
     """Weights & Biases."""
+    import wandb
 
-    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
-        import wandb
-
-        run_id = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]  # the same when the run is resumed
-        self.run = wandb.init(
-            project="imix", id=run_id, name=folder.name, dir=str(folder), config=config, resume="allow"
-        )
-
-    def write(self, record: dict[str, Any]) -> None:
-        """Log the record at its step."""
-        self.run.log(record, step=record["step"])
-
-    def close(self) -> None:
-        """Finish the W&B run."""
-        self.run.finish()
+    run_id = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]  # the same when the run is resumed
+    options = {"project": "imix", "id": run_id, "name": folder.name, "dir": str(folder), "resume": "allow"}
+    with wandb.init(config=config.to_json(), **options) as run:
+        yield lambda record: run.log(record, step=record["step"])

@@ -13,13 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imix.batch import Batch, checked_size, fields, map_fields, to_float
+from imix.batch import fields, to_float
 from imix.data import Source
 from imix.errors import InputError, Interrupted
 from imix.run import checkpoint
 from imix.runtime import distributed
 from imix.runtime.interrupts import stop_requested
-from imix.runtime.rng import epoch_order
 from imix.runtime.sync_bn import convert_sync_bn
 from imix.train.health import health
 from imix.train.logs import Log
@@ -43,14 +42,13 @@ def train(
 
     `probe` is called every `knn_every` epochs; the metrics it returns are logged.
     """
-    world, rank = distributed.world_size(), distributed.rank()
-    settings, device, learner, source = setup.settings, setup.device, setup.learner, setup.source
+    settings, learner = setup.settings, setup.learner
     batch_size, steps_per_epoch = setup.batch_size, setup.steps_per_epoch
     total_steps, warmup_steps = settings.epochs * steps_per_epoch, warmup_epochs(settings) * steps_per_epoch
 
     make_views = prepare(setup)
-    if world > 1 and settings.sync_bn:
-        convert_sync_bn(learner, device)
+    if distributed.world_size() > 1 and settings.sync_bn:
+        convert_sync_bn(learner, setup.device)
     optimizer, epoch, step, losses = _start_or_resume(setup, state)  # losses: those not yet recorded
     peak_lr = learning_rate(settings, batch_size, warmup_epochs(settings), 0, steps_per_epoch)
     monitor = TrainingMonitor(
@@ -65,18 +63,11 @@ def train(
         unrecorded = distributed.mean_over_ranks(torch.stack(losses)) if losses else torch.empty(0)
         monitor.check_losses(unrecorded.tolist(), epoch * steps_per_epoch + step)
         monitor.check_weights(learner, epoch * steps_per_epoch + step)
-        if rank == 0 and checkpoint_path is not None:
+        if distributed.rank() == 0 and checkpoint_path is not None:
             log.flush_to_disk()  # metrics.jsonl must never lag behind the checkpoint
-            checkpoint.save(
-                checkpoint_path,
-                {
-                    "learner": learner.state_dict(),
-                    "optimizer": optimizer.state_dict(),
-                    "epoch": epoch,
-                    "step": step,
-                    "losses": unrecorded.cpu(),
-                },
-            )
+            position = {"epoch": epoch, "step": step, "losses": unrecorded.cpu()}
+            networks = {"learner": learner.state_dict(), "optimizer": optimizer.state_dict()}
+            checkpoint.save(checkpoint_path, networks | position)
 
     saved_at = recorded_at = time.monotonic()
     steps_since_record = 0
@@ -87,17 +78,9 @@ def train(
         ExitStack() as signal_handlers,
     ):
         while epoch < settings.epochs:
-            current_epoch = epoch
-            order = epoch_order(settings.seed, epoch, len(source))
-            rows = order[: steps_per_epoch * batch_size].view(steps_per_epoch, world, batch_size // world)[step:, rank]
-            for batch, labels in source.batches(rows):
-                if (n := checked_size(batch)) != rows.shape[1]:
-                    raise InputError(f"the source returned {n} samples instead of {rows.shape[1]}")
+            for batch, labels in setup.batches(epoch, step):
                 lr = learning_rate(settings, batch_size, epoch, step, steps_per_epoch)
-                batch = map_fields(lambda x: x.to(device, non_blocking=True), batch)
-                labels = None if labels is None else labels.to(device)
-                seed = (settings.seed, epoch, step, rank)
-                losses.append(take_step(batch, labels if learner.supervised else None, lr, seed))
+                losses.append(take_step(batch, labels, lr, (settings.seed, epoch, step, distributed.rank())))
                 step, steps_since_record = step + 1, steps_since_record + 1
                 done = epoch * steps_per_epoch + step
                 if is_stop_requested is None:  # before the first step there is nothing to save
@@ -117,7 +100,9 @@ def train(
                     if probe is not None and step == steps_per_epoch and (epoch + 1) % settings.knn_every == 0:
                         record |= probe()
                     if monitor.is_due(done, _previous_record(done, steps_per_epoch)):
-                        record |= _check_health(setup, monitor, batch, labels, record)
+                        first, second = (learner.encode(setup.view(to_float(batch))) for _ in range(2))
+                        monitor.check_features(done, record["loss"], first)
+                        record |= health(first, second, labels)
                     log.write(record)
                     losses, recorded_at, steps_since_record = [], time.monotonic(), 0
                 if step == steps_per_epoch:
@@ -130,8 +115,6 @@ def train(
                 if stop:
                     distributed.barrier()  # no rank exits before the checkpoint is written
                     raise Interrupted(f"stopped at step {done} of {total_steps}; the run can be resumed")
-            if epoch == current_epoch:
-                raise InputError(f"the source returned {step} of the {steps_per_epoch} batches of an epoch")
         save_checkpoint()
 
 
@@ -159,22 +142,10 @@ def _previous_record(done: int, steps_per_epoch: int) -> int:
     return max((done - 1) // RECORD_EVERY * RECORD_EVERY, (done - 1) // steps_per_epoch * steps_per_epoch)
 
 
-def _check_health(
-    setup: TrainingSetup, monitor: TrainingMonitor, batch: Batch, labels: Tensor | None, record: dict[str, Any]
-) -> dict[str, float]:
-    """Health metrics of a batch's features; raises if the run has collapsed."""
-    first, second = (setup.learner.encode(setup.view(to_float(batch))) for _ in range(2))
-    monitor.check_features(first, record["step"])
-    metrics = health(first, second, labels)
-    monitor.check_collapse(record["step"], record["loss"], first)
-    return metrics
-
-
 def _describe_batch(setup: TrainingSetup, step: int) -> tuple[str, str]:
     """Describe the batch of a step, and any unusual values in it."""
     epoch, index = divmod(step - 1, setup.steps_per_epoch)
-    order = epoch_order(setup.settings.seed, epoch, len(setup.source))
-    rows = order[index * setup.batch_size : (index + 1) * setup.batch_size]
+    rows = setup.rows(epoch)[index]
     shown = ", ".join(map(str, rows[:8].tolist())) + (f" and {len(rows) - 8} more" if len(rows) > 8 else "")
     batch = f" (epoch {epoch + 1}, batch {index + 1} of {setup.steps_per_epoch}: samples {shown})"
     return batch, describe_unusual_sample(setup.source, rows)

@@ -51,11 +51,6 @@ class TrainingMonitor:
             more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
             raise TrainingError(f"the weights {broken[0]}{more} are not finite after step {step}. {self.advice}")
 
-    def check_features(self, features: Tensor, step: int) -> None:
-        """Raise if a feature, computed in evaluation mode, is NaN or infinite."""
-        if not features.isfinite().all():
-            raise TrainingError(f"the encoder's features are not finite after step {step}. {self.advice}")
-
     def is_due(self, step: int, previous_record: int) -> bool:
         """Whether to check at this step, given the step of the previous record.
 
@@ -63,13 +58,17 @@ class TrainingMonitor:
         """
         return step // self.every > previous_record // self.every
 
-    def check_collapse(self, step: int, loss: float, features: Tensor) -> None:
-        """Raise if the loss stays at chance, or all features are parallel, for several checks in a row."""
+    def check_features(self, step: int, loss: float, features: Tensor) -> None:
+        """Raise if a feature, computed in evaluation mode, is not finite, or if the run has collapsed.
+
+        That is, if the loss stays at chance, or all features are parallel, for several checks in a row.
+        """
+        if not features.isfinite().all():
+            raise TrainingError(f"the encoder's features are not finite after step {step}. {self.advice}")
         if step < self.warmup_steps:
             return
-        at_chance = (
-            self.chance_loss is not None and abs(loss - self.chance_loss) < COLLAPSE_TOLERANCE * self.chance_loss
-        )
+        chance = math.nan if self.chance_loss is None else self.chance_loss
+        at_chance = math.isclose(loss, chance, rel_tol=COLLAPSE_TOLERANCE)
         self.checks_at_chance = self.checks_at_chance + 1 if at_chance else 0
         directions = F.normalize(features.float(), dim=1)
         spread = directions.square().sum(1).mean() - directions.mean(0).square().sum()
@@ -89,6 +88,6 @@ class TrainingMonitor:
 def training_advice(peak_lr: float) -> str:
     """What a user can try when training fails."""
     return (
-        f"Try a lower --lr (it peaks at {peak_lr:g}), a longer --warmup or another --temperature, and check that the "
+        f"Try a lower `lr` (it peaks at {peak_lr:g}), a longer `warmup` or another `temperature`, and check that the "
         "samples are not all identical"
     )

@@ -105,5 +105,5 @@ def collect_options(
 
 def _checked(name: str, value: Any, kind: type) -> Any:
     if value is not None and not isinstance(value, kind):
-        raise InputError(f"{name} must be imix.{kind.__name__}(...); got {value!r}")
+        raise InputError(f"`{name}` must be imix.{kind.__name__}(...); got {value!r}")
     return kind() if value is None else value

@@ -23,7 +23,7 @@ from imix.runtime.device import uses_bf16
 from imix.runtime.interrupts import stop_on_sigterm
 from imix.settings import RESUME_SAFE_SETTINGS, SMALL_IMAGE_SIZE, DataSettings, Settings
 from imix.train.knn_probe import build_knn_probe
-from imix.train.logs import Log, MetricsFile, ProgressBar, Sink, TensorBoard, WandB, check_extras
+from imix.train.logs import check_loggers, open_log
 from imix.train.loop import train
 from imix.train.options import Options, collect_options
 from imix.train.setup import TrainingSetup, build_setup
@@ -86,58 +86,48 @@ def pretrain(
     torch.Size([5, 256])
     """
     settings, data_settings, components = collect_options(settings, data_settings, options)
-    joined = launch.join_ranks()
-    try:
-        folder = None if out is None else Path(out)
-        check_extras(settings.tensorboard, settings.wandb)
+    folder = None if out is None else Path(out)
+    with (
+        launch.join_ranks(),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        stop_on_sigterm(folder is not None),
+        ExitStack() as locks,
+    ):
+        check_loggers(settings, folder)
         if folder is not None:
             _check_folder(folder, resume, overwrite)
             distributed.barrier()  # otherwise a fast rank creates the folder before a slow one has checked it
-        elif settings.tensorboard or settings.wandb:
-            raise InputError("tensorboard and wandb need a run folder; pass out=...")
-        with (
-            torch.inference_mode(False),
-            torch.enable_grad(),
-            stop_on_sigterm(folder is not None),
-            launch.report_lost_ranks(),
-            ExitStack() as locks,
-        ):
-            dataset = load(data, data_settings, labels=labels)
-            setup = build_setup(dataset, settings, components)
-            return _pretrain(dataset, setup, folder, overwrite, progress, locks)
-    finally:
-        if joined:
-            launch.leave_ranks()
+        dataset = load(data, data_settings, labels=labels)
+        setup = build_setup(dataset, settings, components)
+        probe = build_knn_probe(setup.model, dataset, settings, setup.device) if settings.knn_every else None
+        config = _run_config(dataset, setup)
+        state = None if folder is None else _open_folder(folder, config, overwrite, locks)
+        done = state["epoch"] * setup.steps_per_epoch + state["step"] if state else 0
+        is_rank_0 = distributed.rank() == 0
+        if is_rank_0 and progress:
+            print(*startup_messages(dataset, setup), sep="\n", file=sys.stderr)
+        total_steps = settings.epochs * setup.steps_per_epoch
+        log_folder = folder if is_rank_0 else None
+        with open_log(log_folder, config, total_steps, done, progress and is_rank_0) as log:
+            train(setup, log, folder / "checkpoint.pt" if folder else None, state, probe)
+        setup.model.eval().cpu()  # as `load_run` returns it
+        if folder is not None and is_rank_0:
+            save_encoder(folder / "encoder.safetensors", setup.model, setup.architecture)
+        distributed.barrier()
+        return Run(setup.model, config, log.records, folder)
 
 
-def _pretrain(
-    data: Data, setup: TrainingSetup, folder: Path | None, overwrite: bool, progress: bool, locks: ExitStack
-) -> Run:
-    settings = setup.settings
-    config = RunConfig(
-        settings,
-        DataConfig(data.name, len(data.train), data.train.shape, data.settings, data.table, data.train.fingerprint()),
+def _run_config(data: Data, setup: TrainingSetup) -> RunConfig:
+    train = data.train
+    return RunConfig(
+        setup.settings,
+        DataConfig(data.name, len(train), train.shape, data.settings, data.table, train.fingerprint()),
         setup.architecture,
         distributed.world_size(),
         setup.user_supplied,
         {"imix": __version__, "torch": torch.__version__, "python": platform.python_version()},
     )
-    probe = build_knn_probe(setup.model, data, settings, setup.device) if settings.knn_every else None
-
-    state = None if folder is None else _open_folder(folder, config, overwrite, locks)
-    done = state["epoch"] * setup.steps_per_epoch + state["step"] if state else 0
-    log = _open_log(folder, config, settings, setup.steps_per_epoch, done, progress)
-    if distributed.rank() == 0 and progress:
-        print(*startup_messages(data, setup), sep="\n", file=sys.stderr)
-    try:
-        train(setup, log, folder / "checkpoint.pt" if folder else None, state, probe)
-    finally:
-        log.close()
-    setup.model.eval().cpu()  # as `load_run` returns it
-    if folder is not None and distributed.rank() == 0:
-        save_encoder(folder / "encoder.safetensors", setup.model, setup.architecture)
-    distributed.barrier()
-    return Run(setup.model, config, log.records, folder)
 
 
 def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
@@ -149,11 +139,10 @@ def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
     if in_use:
         read_config(folder)
     if in_use and not (resume or overwrite):
-        raise InputError(
-            f"{str(folder)!r} already contains a run; use --resume to continue it or --overwrite to replace it"
-        )
+        hint = "use `resume=True` to continue it or `overwrite=True` to replace it"
+        raise InputError(f"{str(folder)!r} already contains a run; {hint}")
     if resume and overwrite:
-        raise InputError("--resume and --overwrite are mutually exclusive")
+        raise InputError("`resume` and `overwrite` are mutually exclusive")
 
 
 def _open_folder(folder: Path, config: RunConfig, overwrite: bool, locks: ExitStack) -> dict[str, Any] | None:
@@ -166,7 +155,7 @@ def _open_folder(folder: Path, config: RunConfig, overwrite: bool, locks: ExitSt
         try:
             locks.enter_context(files.locked(folder, wait=False))
         except BlockingIOError as error:
-            raise RunFolderBusy(f"another command is training in {str(folder)!r}; wait, or change --out") from error
+            raise RunFolderBusy(f"another command is training in {str(folder)!r}; wait, or change `out`") from error
         for leftover in folder.glob(".*.unfinished"):  # of a killed run; only the owner of the lock writes here
             leftover.unlink(missing_ok=True)
         if overwrite:
@@ -181,52 +170,33 @@ def _open_folder(folder: Path, config: RunConfig, overwrite: bool, locks: ExitSt
 
 def _check_same_run(folder: Path, stored: RunConfig, config: RunConfig) -> None:
     """Raise InputError if settings or data differ from those of the stored run, and name the difference."""
-    prefix = f"cannot resume {str(folder)!r}"
-    for before, now in zip(_identity(stored), _identity(config), strict=True):
-        for name in now | before:
-            if before.get(name) == now.get(name) or name in RESUME_SAFE_SETTINGS:
+    before, now = _identity(stored), _identity(config)
+    for name in now | before:
+        if before.get(name) == now.get(name) or name in RESUME_SAFE_SETTINGS:
+            continue
+        difference = f"its {name} was {before.get(name)!r}, now it is {now.get(name)!r}"
+        if name == "epochs":
+            difference += "; `epochs` cannot change: the learning rate schedule depends on them"
+        if name == "table":
+            difference = "its table had different columns or values"
+        if name == "fingerprint":
+            if before[name] is None or now[name] is None:  # streamed data has none
                 continue
-            if name == "table":
-                raise InputError(f"{prefix}: its table had different columns or values")
-            if name == "fingerprint":
-                if before.get(name) and now.get(name):  # streamed data has none
-                    raise InputError(f"{prefix}: its data was different")
-                continue
-            current = f"now it is {now.get(name)!r}"
-            hint = "; epochs cannot change: the learning rate schedule depends on them" if name == "epochs" else ""
-            raise InputError(f"{prefix}: its {name} was {before.get(name)!r}, {current}{hint}")
+            difference = "its data was different"
+        raise InputError(f"cannot resume {str(folder)!r}: {difference}")
 
 
-def _identity(config: RunConfig) -> list[dict[str, Any]]:
+def _identity(config: RunConfig) -> dict[str, Any]:
     """Everything that must be the same when a run is resumed, by name."""
     value = config.to_json()
-    data, user_supplied = value["data"], value["user_supplied"]
-    return [
-        value["settings"],
-        data.pop("settings"),
-        data,
-        value["architecture"],
-        {"ranks": config.ranks},
-        {f"custom {name}": component for name, component in user_supplied.items()},
-    ]
-
-
-def _open_log(
-    folder: Path | None, config: RunConfig, settings: Settings, steps_per_epoch: int, done: int, progress: bool
-) -> Log:
-    if distributed.rank() != 0:
-        return Log([])
-    sinks: list[Sink] = []
-    records: list[dict[str, Any]] = []
-    if folder is not None:
-        metrics = MetricsFile(folder / "metrics.jsonl", up_to_step=done)
-        records = list(metrics.records)
-        sinks.append(metrics)
-        sinks += [TensorBoard(folder, done)] if settings.tensorboard else []
-        sinks += [WandB(folder, config.to_json())] if settings.wandb else []
-    if progress:
-        sinks.append(ProgressBar(settings.epochs * steps_per_epoch, done))
-    return Log(sinks, records)
+    custom = value["user_supplied"] | ({"encoder": True} if config.architecture.is_custom else {})
+    return {
+        **value["settings"],
+        **value["data"].pop("settings"),
+        **value["data"],
+        "ranks": config.ranks,
+        **{f"custom {name}": component for name, component in custom.items()},
+    }
 
 
 def startup_messages(data: Data, setup: TrainingSetup) -> list[str]:
@@ -240,12 +210,12 @@ def startup_messages(data: Data, setup: TrainingSetup) -> list[str]:
     if settings.method == "moco" and settings.queue > n:
         smaller = 1 << max(0, (n // 2).bit_length() - 1)
         messages.append(
-            f"the queue holds {settings.queue / n:.3g} keys per sample; a smaller one (--queue {smaller}) may be better"
+            f"the queue holds {settings.queue / n:.3g} keys per sample; a smaller queue ({smaller}) may be better"
         )
     if setup.device.type == "cpu" and len(shape) == 3 and max(shape[1:]) > SMALL_IMAGE_SIZE:
         messages.append(
-            f"images of {max(shape[1:])} pixels are slow on a CPU; try --image-size {SMALL_IMAGE_SIZE} "
-            f"--batch-size {SMALL_IMAGE_SIZE}"
+            f"images of {max(shape[1:])} pixels are slow on a CPU; try an image size and a batch "
+            f"size of {SMALL_IMAGE_SIZE}"
         )
     return messages
 

@@ -1,13 +1,14 @@
 """Builds everything a training run needs from data and settings: encoder, views, method and source, on the device."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from imix.augment import Augment, no_augment
-from imix.batch import Batch, concatenate, map_fields, to_float
+from imix.batch import Batch, checked_size, concatenate, map_fields, to_float
 from imix.data import Data, Source, TensorSource
 from imix.data.media.images import ImageFiles
 from imix.encoders import eval_mode, infer_width
@@ -19,14 +20,14 @@ from imix.mix import CutMix, MixOperator, MixUp
 from imix.run.config import Architecture
 from imix.run.stored_encoder import assemble
 from imix.runtime.device import pick_device, should_compile, should_use_cuda_graph, start_compiler
-from imix.runtime.distributed import world_size
-from imix.runtime.rng import BEFORE_TRAINING, isolated_rng, seed_all
-from imix.settings import Settings
+from imix.runtime.distributed import rank, world_size
+from imix.runtime.rng import BEFORE_TRAINING, epoch_order, isolated_rng, seed_all
+from imix.settings import METHOD_SETTINGS, Settings
 from imix.train.options import Components
 from imix.train.views import build_view
 
 STATISTICS_SAMPLE = 2000  # samples of a streamed source that its mean and standard deviation are computed from
-IN_BATCH_METHODS = {"npair": NPair, "simclr": SimCLR, "supclr": SupCLR, "supnpair": SupNPair}
+METHODS = {"npair": NPair, "simclr": SimCLR, "moco": MoCo, "byol": BYOL, "supclr": SupCLR, "supnpair": SupNPair}
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,23 @@ class TrainingSetup:
     def steps_per_epoch(self) -> int:
         """Full batches in an epoch; the samples left over differ from epoch to epoch."""
         return len(self.source) // self.batch_size
+
+    def rows(self, epoch: int) -> Tensor:
+        """The samples of each batch of an epoch, (steps, batch_size)."""
+        order = epoch_order(self.settings.seed, epoch, len(self.source))
+        return order[: self.steps_per_epoch * self.batch_size].view(self.steps_per_epoch, self.batch_size)
+
+    def batches(self, epoch: int, first_step: int = 0) -> Iterator[tuple[Batch, Tensor | None]]:
+        """This rank's part of each batch of an epoch from `first_step` on, and its labels, on the device."""
+        rows, step = self.rows(epoch)[first_step:].chunk(world_size(), 1)[rank()], first_step
+        for batch, labels in self.source.batches(rows):
+            step += 1
+            if (n := checked_size(batch)) != rows.shape[1]:
+                raise InputError(f"the source returned {n} samples instead of {rows.shape[1]}")
+            batch = map_fields(lambda x: x.to(self.device, non_blocking=True), batch)
+            yield batch, None if labels is None else labels.to(self.device)
+        if step < self.steps_per_epoch:
+            raise InputError(f"the source returned {step} of the {self.steps_per_epoch} batches of an epoch")
 
     @property
     def title(self) -> str:
@@ -78,7 +96,7 @@ def build_setup(data: Data, settings: Settings, components: Components = Compone
     if device.type == "cuda" and should_compile(settings, device, len(data.train) // batch_size):
         start_compiler()
     if encoder is not None and not isinstance(encoder, nn.Module):
-        raise InputError(f"encoder must be an nn.Module from (N, ...) to (N, F); got {encoder!r}")
+        raise InputError(f"`encoder` must be an nn.Module from (N, ...) to (N, F); got {encoder!r}")
     if isinstance(data.train, ImageFiles):
         data = replace(data, train=data.train.for_training())
     shape = data.train.shape
@@ -106,7 +124,7 @@ def build_setup(data: Data, settings: Settings, components: Components = Compone
         else:
             learner = method(trained, mix, width=width)
         if not isinstance(learner, Method):
-            raise InputError(f"method must return an imix.methods.Method; got {learner!r}")
+            raise InputError(f"`method` must return an imix.methods.Method; got {learner!r}")
         plain_view = build_view(settings, data, model[0], no_augment)
     _try_mixing(learner, plain_view, source, device)
     _check_labels(learner, source, data.name, user_supplied.get("method", settings.method))
@@ -120,12 +138,12 @@ def global_batch_size(settings: Settings, n: int) -> int:
     """The batch of all ranks together: as set, or all n samples if fewer; a multiple of the number of ranks."""
     world = world_size()
     if settings.batch_size % world:
-        raise InputError(f"batch_size must be a multiple of the {world} ranks; got {settings.batch_size}")
+        raise InputError(f"`batch_size` must be a multiple of the {world} ranks; got {settings.batch_size}")
     batch_size = min(settings.batch_size, n // world * world)
     if batch_size // world < 2:
         raise InputError(
             f"batch normalization and the loss need at least 2 samples per rank; a batch of {batch_size} on {world} "
-            f"rank(s) has fewer (batch_size={settings.batch_size}, {n} samples)"
+            f"rank(s) has fewer (`batch_size={settings.batch_size}`, {n} samples)"
         )
     return batch_size
 
@@ -140,38 +158,14 @@ def build_mix(settings: Settings) -> MixOperator | None:
 
 def build_method(settings: Settings, encoder: nn.Module, mix: MixOperator | None, width: int, n_classes: int) -> Method:
     """Build the method named in the settings for an encoder of `width` features; `n_classes` is 0 without labels."""
-    head, dim = settings.head, settings.dim
     if settings.supervised and not n_classes:
         raise InputError(
             f"method {settings.method!r} needs labels and the data has none; npair, simclr, moco and byol do not"
         )
     if settings.method == "supervised":
         return Supervised(encoder, mix, n_classes=n_classes, width=width)
-    if settings.method == "moco":
-        return MoCo(
-            encoder,
-            mix,
-            queue=settings.queue,
-            temperature=settings.temperature,
-            momentum=settings.momentum,
-            head=head,
-            dim=dim,
-            width=width,
-            symmetric=settings.symmetric,
-        )
-    if settings.method == "byol":
-        return BYOL(
-            encoder,
-            mix,
-            momentum=settings.momentum,
-            head=head,
-            predictor=settings.predictor,
-            dim=dim,
-            width=width,
-            symmetric=settings.symmetric,
-        )
-    method = IN_BATCH_METHODS[settings.method]
-    return method(encoder, mix, temperature=settings.temperature, head=head, dim=dim, width=width)
+    options = {name: getattr(settings, name) for name, methods in METHOD_SETTINGS.items() if settings.method in methods}
+    return METHODS[settings.method](encoder, mix, width=width, **options)
 
 
 def _component_name(component: Any) -> str:

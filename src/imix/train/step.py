@@ -32,28 +32,24 @@ class TrainingStep:
         self,
         make_views: MakeViews,
         network: Callable[..., Tensor],
-        learner: Method,
         optimizer: torch.optim.Optimizer,
-        device: torch.device,
-        *,
-        bf16: bool = False,
-        use_cuda_graph: bool = False,
+        setup: TrainingSetup,
     ) -> None:
-        self.make_views, self.network, self.learner, self.optimizer = make_views, network, learner, optimizer
-        self.device, self.bf16 = device, bf16
-        self.graph = CudaGraph(self.run, device) if use_cuda_graph else None
-        if self.graph is not None:
-            self.lr = torch.zeros((), device=device)  # a graph reads it from memory; a Python number would be constant
+        self.make_views, self.network, self.optimizer = make_views, network, optimizer
+        self.learner, self.device = setup.learner, setup.device
+        self.bf16 = uses_bf16(setup.settings, setup.device)
+        self.graph = CudaGraph(self.run, setup.device) if setup.use_cuda_graph else None
+        self.lr = torch.zeros((), device=setup.device)  # a graph reads it from memory; a number would be constant
 
     def __call__(self, batch: Batch, labels: Tensor | None, lr: float, seed: tuple[int, ...]) -> Tensor:
         """Take a step with this learning rate, with all random numbers drawn from this seed."""
-        inputs = (batch,) if labels is None else (batch, labels)
-        if self.graph is None:
-            self._set_lr(lr)
-            seed_all(*seed)
-            return self.run(*inputs)
-        self._set_lr(self.lr.fill_(lr))
-        return self.graph(*inputs, before=lambda: seed_all(*seed))
+        inputs = (batch, labels) if self.learner.supervised else (batch,)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr if self.graph is None else self.lr.fill_(lr)
+        if self.graph is not None:
+            return self.graph(*inputs, before=lambda: seed_all(*seed))
+        seed_all(*seed)
+        return self.run(*inputs)
 
     def run(self, batch: Batch, labels: Tensor | None = None) -> Tensor:
         """Forward, backward, optimizer step, update: everything that happens to a batch."""
@@ -66,10 +62,6 @@ class TrainingStep:
         self.optimizer.zero_grad()
         self.learner.update()  # moving averages and the queue
         return loss.detach()
-
-    def _set_lr(self, lr: float | Tensor) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
 
 
 def prepare(setup: TrainingSetup) -> Views:
@@ -101,15 +93,7 @@ def training_step(
             # Compilation that was not requested must not fail a run: fall back to eager mode.
             fallback = settings.compile is None
             compiler_options.enter_context(torch._dynamo.config.patch(suppress_errors=fallback))
-        yield TrainingStep(
-            make_views,
-            network,
-            setup.learner,
-            optimizer,
-            device,
-            bf16=uses_bf16(settings, device),
-            use_cuda_graph=setup.use_cuda_graph,
-        )
+        yield TrainingStep(make_views, network, optimizer, setup)
 
 
 def build_optimizer(

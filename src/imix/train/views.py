@@ -54,15 +54,15 @@ def build_view(settings: Settings, data: Data, preprocess: nn.Module, augment: A
     name = settings.augment or data.augment
     if data.clip is None:
         if settings.mix_waveforms or name == "audio":
-            raise InputError(f"augment='audio' and mix_waveforms are for audio; {data.name} is not audio")
+            raise InputError(f"`augment='audio'` and `mix_waveforms` are for audio; {data.name} is not audio")
         augment = build_augment(settings, data) if augment is None else augment
         if len(data.train.shape or ()) == 3:
             return compose(augment, preprocess)
         return augment if isinstance(data.train, TensorSource) else compose(preprocess, augment)
     if settings.masking or settings.resampling or settings.augment_columns:
-        raise InputError(f"masking, resampling and augment_columns are for tables; {data.name} is audio")
+        raise InputError(f"`masking`, `resampling` and `augment_columns` are for tables; {data.name} is audio")
     if settings.mix_waveforms and settings.mix == "cutmix":
-        raise InputError("mix_waveforms blends waveforms and cutmix cuts spectrograms; choose one")
+        raise InputError("`mix_waveforms` blends waveforms and cutmix cuts spectrograms; choose one")
     assert isinstance(preprocess, LogMel)
     spectrum, mel = preprocess
     after_spectrum = AsReals() if settings.mix_waveforms else mel
@@ -91,11 +91,11 @@ def _image_steps(settings: Settings, data: Data) -> list[nn.Module]:
         return []
     shape = data.train.shape or ()
     if len(shape) != 3 or shape[0] != 3:
-        raise InputError(f"augment={name!r} is for color images (3, H, W); {data.name} has samples of shape {shape}")
+        raise InputError(f"`augment={name!r}` is for color images (3, H, W); {data.name} has samples of shape {shape}")
     sample = data.train.sample(64)
     if sample.is_floating_point() and not (sample.min() >= 0 and sample.max() <= 1):
         raise InputError(
-            f"augment={name!r} needs uint8 or floats in [0, 1]; {data.name} has values from {sample.min():g} to "
+            f"`augment={name!r}` needs uint8 or floats in [0, 1]; {data.name} has values from {sample.min():g} to "
             f"{sample.max():g}"
         )
     return list(IMAGE_VIEWS[name]((shape[1], shape[2])))
@@ -105,7 +105,7 @@ def _cells(settings: Settings, data: Data) -> list[int] | None:
     """The table column of each number of a row, -1 for columns that are not augmented; None without a table."""
     if data.table is None:
         if settings.augment_columns:
-            raise InputError(f"augment_columns names columns of a table; {data.name} is not a table")
+            raise InputError(f"`augment_columns` names columns of a table; {data.name} is not a table")
         return None
     augmented = data.table.select_columns(settings.augment_columns)
     return [column if augmented[column] else -1 for column in data.table.cells]

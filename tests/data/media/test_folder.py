@@ -22,7 +22,7 @@ def test_subfolders_that_are_splits_are_an_error(folder, tmp_path):
         shutil.copytree(folder, tmp_path / "with classes" / part)
         shutil.copytree(folder / "cats", tmp_path / "without classes" / part)
     for name in ("with classes", "without classes"):
-        with pytest.raises(InputError, match=r"are splits, not classes \(Train, val\): pass '.*Train', and .*--test"):
+        with pytest.raises(InputError, match=r"are splits, not classes \(Train, val\): pass '.*Train', and .*`test="):
             load(tmp_path / name)
     data = load(tmp_path / "with classes" / "Train", DataSettings(test=str(tmp_path / "with classes" / "val")))
     assert data.class_names == ["cats", "dogs"] and len(data.test) == 16

@@ -32,7 +32,7 @@ def test_higgs_draws_its_training_rows_and_tests_on_the_last_rows(tmp_path, monk
 @pytest.mark.parametrize(
     ("name", "data_dir", "message"),
     [
-        ("higgs100k", None, "UCI's data set 280.*--data-dir"),
+        ("higgs100k", None, "UCI's data set 280.*`data_dir`"),
         ("higgs1m", ".", r"contains none of HIGGS\.csv\.gz"),
     ],
 )

@@ -23,7 +23,7 @@ def test_imagenet_reads_train_and_val_and_imagenet100_draws_fixed_classes(tmp_pa
     assert (len(subset.train), len(subset.test), len(subset.class_names)) == (6, 3, 3)
     assert f"imagenet100: {' '.join(subset.class_names)}" in capsys.readouterr().err
     assert list(load("imagenet100", data_settings).class_names) == list(subset.class_names)
-    with pytest.raises(InputError, match="imagenet needs --data-dir FOLDER"):
+    with pytest.raises(InputError, match="imagenet needs `data_dir=FOLDER`"):
         load("imagenet")
     assert load("imagenet", DataSettings(data_dir=str(tmp_path))).train.shape == (3, 224, 224)
     with pytest.raises(InputError, match=r"needs the folders train and val .* in data_dir '.*nowhere'"):

@@ -84,9 +84,7 @@ def test_data_dir_may_be_the_parent_of_the_archive_folder(tmp_path, name):
 
 
 def test_a_folder_without_the_test_list_is_an_error(tones, tmp_path):
-    with pytest.raises(
-        InputError, match=r"has no testing_list\.txt; pass the folder of speech_commands_v0\.01 with --"
-    ):
+    with pytest.raises(InputError, match=r"has no testing_list\.txt; it must be the folder of speech_commands_v0\.01"):
         load("speech_commands", DataSettings(data_dir=str(tones)))
     with pytest.raises(InputError, match=r"nowhere' has no testing_list\.txt"):
         load("speech_commands", DataSettings(data_dir=str(tmp_path / "nowhere")))
@@ -202,7 +200,7 @@ def test_a_failed_download_is_an_error_with_instructions(monkeypatch, cache):
 
     monkeypatch.setattr(urllib.request, "urlopen", fail)
     with pytest.raises(
-        InputError, match=r"cannot download .*no network.*unpack .*tar\.gz yourself and pass its .*--data-d"
+        InputError, match=r"cannot download .*no network.*unpack .*tar\.gz yourself and pass its .*`data_dir`"
     ):
         load("speech_commands")
     assert not list(cache.iterdir())

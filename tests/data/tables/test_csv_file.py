@@ -243,7 +243,9 @@ def test_an_excel_separator_line_is_not_the_header(tmp_path):
 def test_an_unknown_column_hints_at_a_first_line_that_was_read_as_data(tmp_path):
     path = tmp_path / "years.csv"
     path.write_text("2019,2020\n" + "1.5,3\n2.5,4\n" * 20)
-    with pytest.raises(InputError, match=r"no column '2020'; its columns are '0', '1' \(the first line .*--header yes"):
+    with pytest.raises(
+        InputError, match=r"no column '2020'; its columns are '0', '1' \(the first line .*`header='yes'`"
+    ):
         load(path, DataSettings(label="2020"))
     data = load(path, DataSettings(label="2020", header="yes"))
     assert data.class_names == ["3", "4"]

@@ -171,7 +171,7 @@ def _check_not_split(folder: Path, files: Sequence[Path]) -> None:
         test = max(subfolders, key=lambda name: SPLIT_NAMES.index(name.lower()))
         raise InputError(
             f"the subfolders of {str(folder)!r} are splits, not classes ({', '.join(subfolders)}): pass "
-            f"{str(folder / train)!r}, and optionally --test {str(folder / test)!r}"
+            f"{str(folder / train)!r}, and optionally `test={str(folder / test)!r}`"
         )
 
 

@@ -63,9 +63,9 @@ def _read(name: str, files: CifarFiles, class_names: list[str], data_dir: str | 
     except (RuntimeError, OSError) as error:
         expected = f"{name}.npz, {files.folder} or {files.python_folder}"
         if data_dir is not None:
-            raise InputError(f"data_dir {data_dir!r} contains no files of {name}; expected {expected}") from error
+            raise InputError(f"`data_dir` {data_dir!r} contains no files of {name}; expected {expected}") from error
         raise InputError(
-            f"cannot download {name} ({first_line(error)}); pass a folder that contains {expected} with --data-dir"
+            f"cannot download {name} ({first_line(error)}); pass a folder that contains {expected} as `data_dir`"
         ) from error
     (x, y), (x_test, y_test) = ((split.data.transpose(0, 3, 1, 2), np.array(split.targets)) for split in splits)
     return RawData(x, y, x_test, y_test)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from imix.data.arrays import RawData
 
 FILES = ("HIGGS.csv.gz", "HIGGS.csv")
-AVAILABILITY = "read from --data-dir, which must contain HIGGS.csv.gz"
+AVAILABILITY = "read from `data_dir`, which must contain HIGGS.csv.gz"
 N_TEST = 500_000  # the last rows
 N_FEATURES = 28
 SEED = 0  # for the choice of training rows
@@ -36,7 +36,7 @@ def load_higgs(data_settings: DataSettings, n_train: int) -> "RawData":
     from imix.data.tables.frame import Frame
 
     if data_settings.data_dir is None:
-        raise InputError(f"download {FILES[0]} of UCI's data set 280 (2.6 GB) and pass its folder with --data-dir")
+        raise InputError(f"download {FILES[0]} of UCI's data set 280 (2.6 GB) and pass its folder as `data_dir`")
     frame = read_uci_file(find_file(data_settings.data_dir, FILES), N_FEATURES + 1, min_rows=N_TEST + n_train)
     label, *features = frame.columns
     first_test_row = frame.rows - N_TEST

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from imix.data.source import Data
 
 IMAGE_SIZE = 224
-AVAILABILITY = "read from --data-dir, which must contain the folders train and val"
+AVAILABILITY = "read from `data_dir`, which must contain the folders train and val"
 
 
 def build_recipe(short_data_settings: Mapping[str, Any]) -> PaperRecipe:
@@ -48,8 +48,8 @@ def load_imagenet(name: str, data_settings: DataSettings, classes: Sequence[str]
 def find_folders(name: str, data_settings: DataSettings) -> tuple[Path, Path]:
     """The folders train and val in `data_dir`."""
     if data_settings.data_dir is None:
-        raise InputError(f"{name} needs --data-dir FOLDER, a folder that contains ImageNet's folders train and val")
+        raise InputError(f"{name} needs `data_dir=FOLDER`, a folder that contains ImageNet's folders train and val")
     train, val = (Path(data_settings.data_dir) / split for split in ("train", "val"))
     if not (train.is_dir() and val.is_dir()):
-        raise InputError(f"{name} needs the folders train and val of ImageNet in data_dir {data_settings.data_dir!r}")
+        raise InputError(f"{name} needs the folders train and val of ImageNet in `data_dir` {data_settings.data_dir!r}")
     return train, val

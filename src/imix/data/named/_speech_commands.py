@@ -85,7 +85,7 @@ def _find_folder(archive: str, data_dir: str | None) -> Path:
         for folder in (Path(data_dir), Path(data_dir) / archive):
             if (folder / TEST_LIST).is_file():
                 return folder
-        raise InputError(f"data_dir {data_dir!r} has no {TEST_LIST}; pass the folder of {archive} with --data-dir")
+        raise InputError(f"`data_dir` {data_dir!r} has no {TEST_LIST}; it must be the folder of {archive}")
     folder = CACHE / archive
     with rank_0_first():
         try:
@@ -96,7 +96,7 @@ def _find_folder(archive: str, data_dir: str | None) -> Path:
         except (OSError, tarfile.TarError) as error:
             raise InputError(
                 f"cannot download {archive} to {str(folder.parent)!r} ({error}); unpack {archive}.tar.gz yourself and "
-                "pass its folder with --data-dir"
+                "pass its folder as `data_dir`"
             ) from error
     return folder
 

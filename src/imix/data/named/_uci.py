@@ -25,7 +25,7 @@ def find_file(data_dir: str, names: tuple[str, ...]) -> Path:
     for path in (Path(data_dir), *(Path(data_dir) / name for name in names)):
         if path.is_file():
             return path
-    raise InputError(f"data_dir {data_dir!r} contains none of {', '.join(names)}")
+    raise InputError(f"`data_dir` {data_dir!r} contains none of {', '.join(names)}")
 
 
 def read_uci_file(path: Path, n_columns: int, min_rows: int) -> "Frame":

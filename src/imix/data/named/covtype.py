@@ -72,8 +72,8 @@ def _download() -> "tuple[np.ndarray, np.ndarray]":
             x, y = fetch_covtype(return_X_y=True)
     except OSError as error:
         raise InputError(
-            f"cannot download covtype ({error}); download {FILES[0]} of UCI's data set 31 and pass its folder with "
-            "--data-dir"
+            f"cannot download covtype ({error}); download {FILES[0]} of UCI's data set 31 and pass its folder as "
+            "`data_dir`"
         ) from error
     return x, y
 

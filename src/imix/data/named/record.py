@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from imix.data.arrays import RawData
     from imix.data.source import Data
 
-DOWNLOADED = "downloaded on first use, or read from --data-dir"
+DOWNLOADED = "downloaded on first use, or read from `data_dir`"
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from imix.settings import DataSettings
 def load(data_settings: DataSettings) -> Never:
     """Not supported: the images have several objects each, so they are not samples with one class."""
     raise InputError(
-        "voc is a detection data set and cannot be loaded as samples; use `imix evaluate RUN --protocol detection "
-        "--data-dir FOLDER`, or imix.detection in Python"
+        "voc is a detection data set and cannot be loaded as samples; evaluate a run on it with "
+        "`protocol='detection'` and `data_dir=FOLDER`"
     )
 
 
@@ -19,8 +19,8 @@ DATASET = NamedDataset(
     name="voc",
     title="PASCAL VOC",
     kind="detection",
-    summary="photographs with bounding boxes, for `imix evaluate --protocol detection`",
-    availability="read from --data-dir",
+    summary="photographs with bounding boxes, to evaluate a run with `protocol='detection'`",
+    availability="read from `data_dir`",
     options=("data_dir",),
     n_train=16_551,  # trainval of 2007 and 2012
     n_classes=20,

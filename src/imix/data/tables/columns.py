@@ -52,7 +52,7 @@ class NumericColumn:
         values = _numeric_values(kind, train, parts)
         present = ~np.isnan(values[:, 0])
         if not present.any():
-            raise InputError(f"column {name!r} has no values; exclude it with --columns {name} drop")
+            raise InputError(f"column {name!r} has no values; exclude it with `columns={{{name!r}: 'drop'}}`")
         if kind == "datetime":
             varying = np.flatnonzero(np.ptp(values[present], axis=0) > 0).tolist() or [0]
             parts, values = tuple(DATETIME_PARTS[i] for i in varying), values[:, varying]

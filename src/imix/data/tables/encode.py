@@ -68,7 +68,7 @@ def encode_labels(
     if numeric and (has_fractions(values := np.array(classes, float)) or np.isinf(values).any()):
         raise InputError(
             f"the label column {label!r} of {frames[0].name} has fractions or infinite values, but labels must be "
-            f"classes; exclude the column with --columns {label} drop"
+            f"classes; exclude the column with `columns={{{label!r}: 'drop'}}`"
         )
     for frame, names in zip(frames, names_by_frame, strict=True):
         if unseen := sorted(set(names) - set(classes)):
@@ -83,7 +83,7 @@ def _ignore_more_columns(table: Table, data_settings: DataSettings) -> Table:
     if label in table.kinds:
         raise InputError(
             f"column {label!r} was an input of this run, so it cannot be the label; to use it as the label, train with "
-            f"--columns {label} drop"
+            f"`columns={{{label!r}: 'drop'}}`"
         )
     for name, kind in data_settings.columns.items():
         if table.kinds.get(name, kind) != kind:

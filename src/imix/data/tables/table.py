@@ -116,7 +116,9 @@ class Table:
         unknown = sorted(names - self.kinds.keys() - self.ignored.keys())
         problems = [f"missing: {format_names(missing)}"] if missing else []
         if unknown:
-            problems.append(f"not seen in training: {format_names(unknown)} (exclude with --columns NAME drop)")
+            problems.append(
+                f"not seen in training: {format_names(unknown)} (exclude with `columns={{'NAME': 'drop'}}`)"
+            )
         if problems:
             raise InputError(f"{frame.name} does not have the columns of the run; {'; '.join(problems)}")
 
