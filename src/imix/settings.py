@@ -246,6 +246,55 @@ class DataSettings:
                 raise InputError(f"unknown kind {kind!r} for column {name!r}; choose from {', '.join(COLUMN_KINDS)}")
 
 
+@dataclass(frozen=True)
+class FineTuning:
+    """Fine-tuning options.
+
+    Examples
+    --------
+    >>> imix.settings.FineTuning(epochs=100).encoder_lr
+    0.0001
+    """
+
+    include_inputs: bool | None = None
+    """Let the classifier see the inputs beside the features. Default: for rows of tables and arrays."""
+    epochs: int = 60
+    """Maximum number of epochs."""
+    batch_size: int = 64
+    """Batch size."""
+    lr: float = 1e-3
+    """Learning rate of the last layer, which starts as a linear classifier fitted to the frozen features."""
+    encoder_lr: float = 1e-4
+    """Learning rate of the encoder."""
+    weight_decay: float = 1e-2
+    """Weight decay of AdamW."""
+    mix: Literal["none", "mixup"] = "none"
+    """mixup: mix inputs and labels."""
+    alpha: float = 0.2
+    """Parameter of the Beta distribution of the mixing weight."""
+    class_weights: bool = False
+    """Weigh samples so that all classes weigh the same, however rare."""
+    unlabeled_weight: float = 0.0
+    """Weight of the run's pretraining loss on all samples, labeled or not, which is added if it is above 0."""
+    held_out: float = 0.2
+    """Fraction of the labels on which the number of epochs is chosen. 0 trains for all epochs."""
+    patience: int = 10
+    """Epochs without a lower loss on the held-out labels after which training stops."""
+    seed: int = 0
+    """Random seed."""
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        for name in ("epochs", "batch_size", "lr", "encoder_lr", "alpha", "patience"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"`{name}` must be above 0; got {getattr(self, name)}")
+        for name in ("weight_decay", "unlabeled_weight", "seed"):
+            if getattr(self, name) < 0:
+                raise InputError(f"`{name}` must be at least 0; got {getattr(self, name)}")
+        if not 0 <= self.held_out < 1:
+            raise InputError(f"`held_out` must be at least 0 and less than 1; got {self.held_out}")
+
+
 def _check_types(settings: Any) -> None:
     """Check each field against its type, and convert numbers to int or float and lists to tuples."""
     for name, hint in _type_hints(type(settings)).items():  # type: ignore[arg-type]

@@ -12,8 +12,8 @@ from imix.cli.flags import OPTIONS
 from imix.cli.reproduce import reproduce
 
 FUNCTIONS: tuple[Callable[..., None], ...] = (
-    *(commands.demo, commands.pretrain, commands.evaluate, commands.embed, commands.transfer, commands.report),
-    *(commands.map, commands.export, commands.data, reproduce, commands.bench),
+    *(commands.demo, commands.pretrain, commands.evaluate, commands.finetune, commands.predict, commands.embed),
+    *(commands.transfer, commands.report, commands.map, commands.export, commands.data, reproduce, commands.bench),
 )
 COMMANDS = [function.__name__ for function in FUNCTIONS]
 

@@ -11,7 +11,16 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from imix.cli.exits import EXIT_RESUMABLE, exit_with, with_flags
-from imix.cli.flags import RUN, ConfigFile, DataFlags, LabelFlags, ProtocolFlags, ReadFlags, TrainingFlags
+from imix.cli.flags import (
+    RUN,
+    ConfigFile,
+    DataFlags,
+    FineTuningFlags,
+    LabelFlags,
+    ProtocolFlags,
+    ReadFlags,
+    TrainingFlags,
+)
 from imix.errors import InputError
 from imix.settings import DataSettings, Settings
 
@@ -61,12 +70,18 @@ def evaluate(
     /,
     *,
     data: str | None = None,
-    protocol: Literal["linear", "knn", "pinv", "fed", "detection"] = "linear",
+    protocol: Literal["linear", "knn", "trees", "pinv", "fed", "detection", "linear-paper"] | None = None,
     test: str | None = None,
     inputs: bool = False,
+    labels_per_class: tuple[int, ...] = (10, 50, 250),
+    draws: int = 5,
+    trees: bool | None = None,
     flags: ProtocolFlags = ProtocolFlags(),
 ) -> None:
-    """Evaluate the features of a run's frozen encoder on the run's data or on other data.
+    """Evaluate the features of a run's frozen encoder, beside the inputs, on the run's data or on other data.
+
+    Without --protocol, prints a summary: linear and kNN classifiers on the features, linear classifiers and trees on
+    the inputs and on both together, with all labels and with a few labels per class.
 
     Parameters
     ----------
@@ -75,17 +90,25 @@ def evaluate(
     data
         Name or file; by default the data the run was trained on.
     protocol
-        linear: linear classifier, as in the paper; knn: k nearest neighbors by cosine similarity; pinv: linear
-        classifier by pseudoinverse; fed: distance between training and test features; detection: object detection
-        (--data voc --data-dir FOLDER).
+        A single protocol. linear: logistic regression, its L2 penalty chosen by cross-validation; knn: k nearest
+        neighbors by cosine similarity; trees: gradient boosting or extremely randomized trees; pinv: linear classifier
+        by pseudoinverse; fed: distance between training and test features; detection: object detection (--data voc
+        --data-dir FOLDER); linear-paper: linear classifier trained by SGD, as in the paper.
     test
         Second file or folder, with the test samples.
     inputs
-        Evaluate the encoder's inputs instead of its features, as a baseline.
+        With --protocol, evaluate the encoder's inputs instead of its features.
+    labels_per_class
+        Numbers of labels per class in the summary, besides all labels.
+    draws
+        Number of random draws of these labels.
+    trees
+        Whether the summary includes trees; by default for tables of up to 500 columns.
     """
     from imix.evaluation import evaluate as run_evaluate
 
-    result = run_evaluate(run, data, protocol, test=test, inputs=inputs, **vars(flags))
+    summary_options: Any = {"labels_per_class": labels_per_class, "draws": draws, "trees": trees}
+    result = run_evaluate(run, data, protocol, test=test, inputs=inputs, **summary_options, **vars(flags))
     if os.environ.get("RANK", "0") == "0":
         print(result)
 
@@ -110,12 +133,63 @@ def embed(run: Path, data: str, /, *, out: Path, keep: tuple[str, ...] = (), fla
     print(f"{len(vectors):,} vectors of {vectors.shape[1]} features written to {out}")
 
 
+def finetune(
+    run: Path,
+    data: str | None = None,
+    /,
+    *,
+    out: Path,
+    overwrite: bool = False,
+    flags: LabelFlags = LabelFlags(),
+    settings: FineTuningFlags = FineTuningFlags(),
+) -> None:
+    """Train a classifier from a run's encoder and labels, of which a few may be enough.
+
+    Parameters
+    ----------
+    run
+        Run folder.
+    data
+        Name or file of the labeled data; by default the data the run was trained on.
+    out
+        Folder to write, for predict.
+    overwrite
+        Replace the run in this folder.
+    """
+    from imix.train.finetune import finetune as run_finetune
+
+    tuned = run_finetune(run, data, out=out, overwrite=overwrite, **vars(flags), **vars(settings))
+    print(
+        f"classifier of {len(tuned.config.classes)} classes written to {out}; next: imix predict {out} DATA --out FILE"
+    )
+
+
+def predict(run: Path, data: str, /, *, out: Path, keep: tuple[str, ...] = (), flags: ReadFlags = ReadFlags()) -> None:
+    """Write the classes and probabilities that a fine-tuned run predicts.
+
+    Parameters
+    ----------
+    run
+        Folder written by finetune.
+    data
+        Name or file.
+    out
+        A .parquet or .csv file.
+    keep
+        Columns of a table to copy to the output, such as an id.
+    """
+    from imix.probes.predict import predict as run_predict
+
+    predictions = run_predict(run, data, out, keep=keep, **vars(flags))
+    print(f"{len(predictions.probabilities):,} predictions written to {out}")
+
+
 def transfer(
     runs: list[Path],
     /,
     *,
     data: list[str],
-    protocol: Literal["linear", "knn", "pinv", "fed"] = "linear",
+    protocol: Literal["linear", "knn", "trees", "pinv", "fed", "linear-paper"] = "linear",
     flags: ProtocolFlags = ProtocolFlags(),
 ) -> None:
     """Evaluate every run on every data set and print a table.

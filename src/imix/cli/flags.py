@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar, get_type_hints
 
 from cyclopts import Group, Parameter, Token
 
-from imix.settings import DataSettings, Settings
+from imix.settings import DataSettings, FineTuning, Settings
 
 OPTIONS = Group.create_ordered("Options")
 RUN = Group.create_ordered("Run")
@@ -65,6 +65,11 @@ class DataFlags(DataSettings):
 
 
 @Parameter(name="*")
+class FineTuningFlags(FineTuning):
+    """`FineTuning` as flags."""
+
+
+@Parameter(name="*")
 @dataclass(frozen=True)
 class ReadFlags:
     """How data for an existing run is read."""
@@ -90,8 +95,8 @@ class ProtocolFlags(LabelFlags):
     """How features are evaluated."""
 
     random_crops: bool = False
-    """Train the linear classifier on a new random view of each image in every epoch, as in the paper."""
+    """Train the classifier of linear-paper on a new random view of each image in every epoch, as in the paper."""
     restandardize: bool = False
     """Standardize with the statistics of the evaluation data's training samples instead of the run's."""
     seed: int = 0
-    """Seed for the classifier and for the choice of held-out samples."""
+    """Seed of the classifiers, of the draws of labels and of the held-out samples."""

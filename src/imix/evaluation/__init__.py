@@ -171,6 +171,7 @@ def evaluate(
             "be held out for testing; pass test samples with `test=FILE`"
         )
     dataset, split = with_test_split(loaded, seed, labeled=needs_labels)
+    assert dataset.test is not None
     torch_device = pick_device(device)
     encoder = restandardized(run.encoder, dataset) if restandardize else run.encoder
     result = Result(
@@ -190,19 +191,20 @@ def evaluate(
             for row in summary.results:
                 run.add_result(row)
             return summary
-        encoder = as_representation(encoder, dataset, result.representation)
+        evaluated = as_representation(encoder, dataset, result.representation)
         used = hyperparameters or _default_hyperparameters(protocol, seed)
         if protocol in ON_FEATURES:
-            result = measure_features(protocol, encode(encoder, dataset, torch_device), result, used)
+            result = measure_features(protocol, encode(evaluated, dataset, torch_device), result, used)
         else:
             augment = weak_crops(dataset.train.shape) if random_crops else None
-            bf16 = random_crops and uses_bf16(
-                run.settings, torch_device
-            )  # fp32 is affordable if samples are encoded once
-            train = EncodedSource(encoder, dataset.train, torch_device, augment, bf16)
-            test_features = EncodedSource(encoder, dataset.test, torch_device, bf16=bf16)
+            # Samples that are encoded only once are encoded in fp32.
+            bf16 = random_crops and uses_bf16(run.settings, torch_device)
+            sources = (
+                EncodedSource(evaluated, dataset.train, torch_device, augment, bf16),
+                EncodedSource(evaluated, dataset.test, torch_device, bf16=bf16),
+            )
             result = replace(result, random_crops=str(augment) if augment is not None else None)
-            result = measure_batches(protocol, train, test_features, dataset.n_classes, result, used)
+            result = measure_batches(protocol, *sources, dataset.n_classes, result, used)
     run.add_result(result)
     return result
 
@@ -259,8 +261,11 @@ def _check_options(
 
 
 def _default_hyperparameters(protocol: str, seed: int) -> Any:
-    cls = HYPERPARAMETERS.get(protocol)
-    return None if cls is None else cls(seed=seed) if "seed" in cls.__dataclass_fields__ else cls()
+    """Return the default hyperparameters of a protocol, with the seed where there is one."""
+    if protocol not in HYPERPARAMETERS:
+        return None
+    hyperparameters = HYPERPARAMETERS[protocol]()
+    return replace(hyperparameters, seed=seed) if hasattr(hyperparameters, "seed") else hyperparameters
 
 
 def _detection(run: Run, data: Any, data_dir: str | None, device: str, hyperparameters: Any, seed: int) -> Result:

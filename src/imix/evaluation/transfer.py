@@ -1,10 +1,11 @@
 """`imix.transfer`: evaluates runs on other data sets and returns a table (tables 4a, C.1 and C.2 of the paper)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 from imix.errors import InputError
-from imix.evaluation import Result, evaluate
+from imix.evaluation import EvaluateOptions, Result, evaluate
 from imix.run import Run, as_run
 
 
@@ -12,14 +13,7 @@ def transfer(
     runs: "Sequence[Run | str | Path] | Run | str | Path",
     data: Sequence[str | Path] | str | Path,
     protocol: str = "linear",
-    *,
-    label: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    data_dir: str | None = None,
-    random_crops: bool = False,
-    restandardize: bool = False,
-    device: str = "auto",
-    seed: int = 0,
+    **options: Unpack[EvaluateOptions],
 ) -> list[list[Result]]:
     """Evaluate every run on every data set.
 
@@ -30,9 +24,9 @@ def transfer(
     data : str, Path or a sequence of these
         Names or paths of data sets.
     protocol : str
-        "linear", "knn", "pinv" or "fed".
-    label, columns, data_dir, random_crops, restandardize, device, seed
-        See `imix.evaluate`.
+        A protocol of `imix.evaluate`.
+    **options
+        Options of `imix.evaluate`.
 
     Returns
     -------
@@ -52,22 +46,7 @@ def transfer(
     if not runs or not data:
         raise InputError("transfer needs at least one run and one data set")
     loaded = [as_run(run) for run in runs]
-
-    def evaluate_on(run: Run, name: str | Path) -> Result:
-        return evaluate(
-            run,
-            name,
-            protocol,
-            label=label,
-            columns=columns,
-            data_dir=data_dir,
-            random_crops=random_crops,
-            restandardize=restandardize,
-            device=device,
-            seed=seed,
-        )
-
-    return [[evaluate_on(run, name) for name in data] for run in loaded]
+    return [[evaluate(run, name, protocol, **options) for name in data] for run in loaded]
 
 
 def format_table(names: Sequence[str], data: Sequence[str], results: Sequence[Sequence[Result]]) -> str:

@@ -83,19 +83,19 @@ def predict(
         out = check_output_path(Path(out), (".parquet", ".csv"), "predictions")
     run = as_run(run)
     if run.head is None or run.config.fine_tuning is None:
-        raise InputError("the run predicts nothing, because it was not fine-tuned; call imix.finetune first")
-    tuning = run.config.fine_tuning
+        raise InputError("the run predicts nothing, because it was not fine-tuned; fine-tune it first")
+    classes, tuning = run.config.classes, run.config.fine_tuning
     dataset = load_for_run(run, data, columns=columns, data_dir=data_dir)
     kept = read_columns(data, dataset, keep, to_csv=out is not None and out.suffix == ".csv") if keep else {}
     torch_device = pick_device(device)
     sources = {"train": dataset.train} | ({"test": dataset.test} if dataset.test is not None else {})
-    classifier = Classifier(run.encoder, run.head, tuning.include_inputs)
+    classifier = Classifier(run.encoder, run.head, bool(tuning.include_inputs))
     with temporarily_on(torch_device, classifier):
         scores = [EncodedSource(classifier, source, torch_device).features() for source in sources.values()]
     probabilities = np.concatenate([part.softmax(1).cpu().numpy() for part in scores])
-    predictions = Predictions(tuning.classes, probabilities)
+    predictions = Predictions(classes, probabilities)
     if out is not None:
-        names = [f"p_{printable(name)}" for name in tuning.classes]
+        names = [f"p_{printable(name)}" for name in classes]
         by_class = dict(zip(names, probabilities.T, strict=True))
         labels = {"prediction": [printable(label) for label in predictions.labels]}
         write_columns(out, kept | labels | by_class | sample_columns(dataset, sources))

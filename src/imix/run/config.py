@@ -9,8 +9,7 @@ from typing import Any
 from imix.data.tables.table import Table
 from imix.encoders.mel import Clip
 from imix.errors import InputError, first_line
-from imix.run.classifier import FineTuning
-from imix.settings import DataSettings, Settings
+from imix.settings import DataSettings, FineTuning, Settings
 from imix.typed_json import build
 
 FORMAT_VERSION = 1
@@ -93,7 +92,9 @@ class RunConfig:
     versions : dict of str to str
         Versions of imix, torch and Python.
     fine_tuning : FineTuning or None
-        What the model predicts and how it was fine-tuned; None for a pretrained run.
+        How the run was fine-tuned; None for a pretrained run.
+    classes : tuple of str
+        Names of the classes that a fine-tuned run predicts.
     """
 
     settings: Settings
@@ -103,6 +104,7 @@ class RunConfig:
     user_supplied: dict[str, str]
     versions: dict[str, str]
     fine_tuning: FineTuning | None = None
+    classes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The config as plain values, as they are written to config.json."""

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -15,7 +15,7 @@ from imix.augment.image import weak_crops
 from imix.batch import Batch, map_fields, to_channels_last, to_float
 from imix.data import Data, TensorSource
 from imix.encoders import infer_width
-from imix.errors import InputError
+from imix.errors import InputError, did_you_mean
 from imix.mix import MixUp
 from imix.probes.features import EncodedSource
 from imix.probes.held_out import labeled_samples, stratified_split
@@ -23,11 +23,12 @@ from imix.probes.linear import fit_linear
 from imix.probes.run_data import load_for_run
 from imix.progress import ProgressLine
 from imix.run import Run, as_run, clear_run_folder
-from imix.run.classifier import Classifier, FineTuning, save_head
+from imix.run.classifier import Classifier, save_head
 from imix.run.config import DataConfig
 from imix.run.stored_encoder import save_encoder
 from imix.runtime.device import pick_device
 from imix.runtime.rng import epoch_order, isolated_rng, seed_all
+from imix.settings import FineTuning
 from imix.train.setup import build_method, build_mix
 from imix.train.views import Views, build_view
 
@@ -37,9 +38,9 @@ MAX_INPUTS = 10_000  # inputs with more values per sample are not shown to the h
 
 
 class FineTuningOptions(TypedDict, total=False):
-    """The options of `imix.finetune` that `FineTuning` stores."""
+    """Keyword arguments of `finetune`: the fields of `FineTuning`."""
 
-    include_inputs: bool
+    include_inputs: bool | None
     epochs: int
     batch_size: int
     lr: float
@@ -95,7 +96,7 @@ def finetune(
     device : str
         "auto", "cpu", "cuda" or "cuda:N".
     **options
-        Fields of `FineTuning`, for example ``epochs=100`` or ``unlabeled_weight=0.1``.
+        Options of `imix.settings.FineTuning`, for example ``epochs=100`` or ``unlabeled_weight=0.1``.
 
     Returns
     -------
@@ -109,6 +110,11 @@ def finetune(
     >>> imix.predict(tuned, "digits", device="cpu").probabilities.shape
     (1797, 10)
     """
+    known = [field.name for field in fields(FineTuning)]
+    for name in options:
+        if name not in known:
+            raise InputError(f"unknown option {name!r}{did_you_mean(name, known)}")
+    settings = FineTuning(**options)
     run = as_run(run)
     folder = None if out is None else _new_folder(Path(out), overwrite)
     data = run.config.data.name if data is None else data
@@ -116,7 +122,8 @@ def finetune(
     labeled = replace(loaded, train=labeled_samples(loaded))
     if loaded.n_classes < 2:
         raise InputError(f"all samples of {loaded.name} have the same class; a classifier needs at least two")
-    settings = FineTuning(**{"classes": tuple(loaded.display_names), "include_inputs": _small_rows(loaded)} | options)
+    if settings.include_inputs is None:
+        settings = replace(settings, include_inputs=_small_rows(loaded))
     if settings.include_inputs and loaded.train.shape is None:
         raise InputError(f"`include_inputs` needs samples with one field; samples of {loaded.name} have several")
     trainer = _Trainer(run, loaded, labeled, settings, pick_device(device))
@@ -125,7 +132,7 @@ def finetune(
     data_config = DataConfig(
         loaded.name, len(labeled.train), loaded.train.shape, loaded.settings, loaded.table, loaded.train.fingerprint()
     )
-    config = replace(run.config, data=data_config, fine_tuning=settings)
+    config = replace(run.config, data=data_config, fine_tuning=settings, classes=tuple(loaded.display_names))
     tuned = Run(model.encoder.cpu().eval(), config, metrics, folder, head=model.head.cpu())
     if folder is not None:
         with files.locked(folder, wait=False):
@@ -157,12 +164,14 @@ class _Trainer:
 
     def __init__(self, run: Run, data: Data, labeled: Data, settings: FineTuning, device: torch.device) -> None:
         self.run, self.data, self.settings, self.device = run, data, settings, device
+        self.n_classes = data.n_classes
         self.source = labeled.train.to(device)
         assert self.source.labels is not None
         self.labels = self.source.labels
-        shape = data.train.shape or ()
-        self.augment = weak_crops(shape) if len(shape) == 3 else nn.Identity()
-        counts = torch.bincount(self.labels, minlength=len(settings.classes))
+        # Crops and flips suit images that were pretrained with them; digits, for example, were not.
+        crops = (run.settings.augment or data.augment) in ("cifar", "imagenet")
+        self.augment = weak_crops(data.train.shape) if crops else nn.Identity()
+        counts = torch.bincount(self.labels, minlength=self.n_classes)
         self.min_count = int(counts[counts > 0].min())
         self.class_weights = (
             (len(self.labels) / (len(counts) * counts)).clamp(max=1e6) if settings.class_weights else None
@@ -236,12 +245,12 @@ class _Trainer:
     def start(self, rows: Tensor) -> Classifier:
         """Return a classifier with a copy of the encoder, whose head is fitted to the features of these rows."""
         encoder = copy.deepcopy(self.run.encoder).to(self.device)
-        model = Classifier(encoder, nn.Linear(1, 1), self.settings.include_inputs)
+        model = Classifier(encoder, nn.Linear(1, 1), bool(self.settings.include_inputs))
         x = EncodedSource(_Representation(model), self.source.take(rows), self.device).features().float()
         mean, std = x.mean(0), x.std(0, correction=0)
         std = torch.where(std > 1e-6 * std.max(), std, torch.inf)
-        fitted = fit_linear(((x - mean) / std)[None], self.labels[rows][None], len(self.settings.classes))
-        model.head = nn.Linear(x.shape[1], len(self.settings.classes), device=self.device)
+        fitted = fit_linear(((x - mean) / std)[None], self.labels[rows][None], self.n_classes)
+        model.head = nn.Linear(x.shape[1], self.n_classes, device=self.device)
         with torch.no_grad():  # the standardization becomes part of the weights
             weight = fitted.weight[0] / std[:, None]  # (F, C)
             model.head.weight.copy_(weight.T)
