@@ -183,7 +183,8 @@ def save_map(path: Path, points: np.ndarray, labels: np.ndarray | None, class_na
         axes.set_axis_off()
         for label in classes:
             color = CLASS_COLORS[label % len(CLASS_COLORS)] if label >= 0 else NO_LABEL_COLOR
-            axes.scatter(*points[point_labels == label].T, s=20, c=color, alpha=0.8)
+            x, y = points[point_labels == label].T
+            axes.scatter(x, y, s=20, c=color, alpha=0.8)
         if labels is not None:
             axes.legend(
                 axes.collections,

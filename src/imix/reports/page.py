@@ -57,7 +57,7 @@ def write_report(
     title : str
         Heading of the page.
     groups : list of RunGroup
-        Groups to compare; the best result of each column is highlighted.
+        Groups to compare, each with at least one run; the best result of each column is highlighted.
     baselines : list of RunGroup
         Groups that are shown only as rows at the bottom of the results table.
     note : str
@@ -127,7 +127,7 @@ def _results_table(groups: list[RunGroup], baselines: list[RunGroup]) -> dict[st
 
 def _evaluation_settings(groups: list[RunGroup]) -> list[str]:
     """The hyperparameters of each column of the results table."""
-    lines = {}
+    lines: dict[str, str] = {}
     for group in groups:
         for column, (result, *_) in group.results.items():
             used = [f"{name} {value}" for name, value in result.hyperparameters.items() if name != "seed"]
@@ -137,9 +137,6 @@ def _evaluation_settings(groups: list[RunGroup]) -> list[str]:
 
 def _settings(groups: list[RunGroup]) -> dict[str, Any]:
     """The run folders and the settings that differ between groups, then all common settings."""
-    groups = [group for group in groups if group.runs]
-    if not groups:
-        return {}
     descriptions = [run_description(group.runs[0]) for group in groups]
     differing = differences(descriptions)
     rows = {}
@@ -184,8 +181,6 @@ def _maps(groups: list[RunGroup], max_samples: int) -> tuple[list[dict[str, Any]
     samples: dict[str, Any] = {}
     keys: dict[str, str] = {}
     for i, group in enumerate(groups[:MAX_MAPS]):
-        if not group.runs:
-            continue
         run = group.runs[0]
         name = run.config.data.name
         try:

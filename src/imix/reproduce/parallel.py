@@ -14,6 +14,8 @@ from imix.errors import Interrupted, TrainingError
 from imix.reproduce.jobs import Job
 from imix.reproduce.worker import Outcome, Worker
 
+_worker: Worker  # in a process of the pool
+
 
 def run_jobs(jobs: Sequence[Job], worker: Worker, devices: Sequence[str]) -> Generator[tuple[Job, Outcome]]:
     """Yield jobs as they finish. Each device runs one job at a time; a device that is listed twice runs two.
