@@ -86,7 +86,7 @@ SECTIONS = {
         "imix.detection.detect",
         "imix.detection.hyperparameters.Detection",
     ],
-    "The paper": ["imix.reproduce.runner.reproduce", "imix.reproduce.ambiguities.Ambiguities"],
+    "The paper": ["imix.reproduce.runner.reproduce", "imix.reproduce.experiment.Ambiguities"],
     "Errors": [f"imix.errors.{name}" for name in ("InputError", "TrainingError", "StorageError", "Interrupted")],
 }
 # Where users import an object from, if that is not the module that defines it.

@@ -14,7 +14,10 @@ from imix import __version__
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-PACKAGE_DATA = ("py.typed", "reports/page.html", "reports/page.js", "reports/page.css")
+PACKAGE_DATA = (
+    *("py.typed", "reports/page.html", "reports/page.js", "reports/page.css"),
+    *("reproduce/paper_numbers.csv", "reproduce/array_job.sh"),
+)
 
 
 def run(*command, **options):

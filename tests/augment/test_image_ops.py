@@ -21,14 +21,15 @@ def test_resized_crop_matches_torchvision(shape, size):
         F.resized_crop(image, *(int(value[i]) for value in boxes), list(size), antialias=True)
         for i, image in enumerate(x)
     ]
-    assert_close(resized_crop(x, *boxes, size), torch.stack(expected), atol=1e-5, rtol=0)
+    no_flip = torch.zeros(len(x), dtype=torch.bool)
+    assert_close(resized_crop(x, *boxes, size, no_flip), torch.stack(expected), atol=1e-5, rtol=0)
 
 
 def test_selected_crops_are_flipped():
     x = images()
     boxes = random_boxes(RandomResizedCrop(32), x)
     flip = torch.arange(N) % 2 == 0
-    plain, flipped = resized_crop(x, *boxes, (32, 32)), resized_crop(x, *boxes, (32, 32), flip)
+    plain, flipped = (resized_crop(x, *boxes, (32, 32), mask) for mask in (torch.zeros_like(flip), flip))
     assert_close(flipped[flip], plain[flip].flip(3))
     assert torch.equal(flipped[~flip], plain[~flip])
 

@@ -1,6 +1,6 @@
 """Cells and result lines for tests."""
 
-from imix.reproduce.ambiguities import Ambiguities
+from imix.reproduce.experiment import Ambiguities
 from imix.reproduce.requests import EXPERIMENTS, select_cells
 from imix.reproduce.results import ResultRow
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import asdict, dataclass, replace
 
 from imix import Settings
-from imix.reproduce.jobs import all_jobs
+from imix.reproduce.jobs import list_jobs
 from imix.reproduce.requests import select_requests
 from tests.reproduce.helpers import find_cell
 
@@ -12,7 +12,7 @@ from tests.reproduce.helpers import find_cell
 def test_different_runs_have_different_run_names():
     settings = {
         job.name: (job.training.data, job.training.settings, job.training.data_settings)
-        for job in all_jobs(select_requests(["all"], "paper"))
+        for job in list_jobs(select_requests(["all"], "paper"))
         if job.seed == 0
     }
     assert len({repr(value) for value in settings.values()}) == len(settings)
@@ -23,13 +23,12 @@ def test_different_runs_have_different_run_names():
     assert re.fullmatch(r"[\w.-]+", training.name(0))
 
 
-def test_adding_a_setting_does_not_change_run_names(monkeypatch):
+def test_adding_a_setting_does_not_change_run_names():
     @dataclass(frozen=True)
     class NewSettings(Settings):
         new_setting: int = 1
 
     training = find_cell("table1", "CIFAR-10", "BYOL").training
-    monkeypatch.setattr("imix.reproduce.experiment.DEFAULT_SETTINGS", NewSettings())
     settings = NewSettings(**asdict(training.settings))
     assert replace(training, settings=settings).name(0) == training.name(0)
     assert replace(training, settings=replace(settings, new_setting=2)).name(0) != training.name(0)

@@ -3,7 +3,7 @@
 import pytest
 
 from imix import InputError
-from imix.reproduce.ambiguities import Ambiguities
+from imix.reproduce.experiment import Ambiguities
 from imix.reproduce.requests import EXPERIMENTS, select_cells, select_requests
 from tests.reproduce.helpers import find_cell
 

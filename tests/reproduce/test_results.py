@@ -5,10 +5,10 @@ import csv
 import pytest
 
 from imix import InputError
-from imix.reproduce.ambiguities import Ambiguities
-from imix.reproduce.jobs import all_jobs
+from imix.reproduce.experiment import Ambiguities
+from imix.reproduce.jobs import list_jobs
 from imix.reproduce.requests import select_requests
-from imix.reproduce.results import add_results, read_results, summarize
+from imix.reproduce.results import add_result, read_results, summarize
 from tests.reproduce.helpers import find_cell, result_row
 from tests.reproduce.migrate_results import PAPER_RESULTS, migrate
 
@@ -16,8 +16,8 @@ from tests.reproduce.migrate_results import PAPER_RESULTS, migrate
 def test_new_results_replace_lines_with_the_same_key(tmp_path):
     path = tmp_path / "subfolder/table1.csv"
     byol, npair = find_cell("table1", "CIFAR-10", "BYOL"), find_cell("table1", "CIFAR-10", "N-pair")
-    add_results(path, [result_row(byol, 0, 93.0), result_row(npair, 0, 92.0)])
-    add_results(path, [result_row(byol, 0, 94.0), result_row(byol, 1, 95.0)])
+    for cell, seed, value in ((byol, 0, 93.0), (npair, 0, 92.0), (byol, 0, 94.0), (byol, 1, 95.0)):
+        add_result(path, result_row(cell, seed, value))
     assert [(row.column, row.seed, row.value) for row in read_results(path)] == [
         ("BYOL", 0, 94.0),
         ("N-pair", 0, 92.0),
@@ -37,10 +37,10 @@ def test_a_file_that_is_not_a_result_file_is_an_error(tmp_path):
 def test_results_of_other_budgets_and_ambiguities_do_not_count():
     short = find_cell("table1", "CIFAR-10", "BYOL + i-Mix", "short")
     row = result_row(short, 0, 90.0)
-    assert summarize(short, [row], 1, Ambiguities()).mean == 90.0
-    assert summarize(find_cell("table1", "CIFAR-10", "BYOL + i-Mix"), [row], 5, Ambiguities()) is None
+    assert summarize(short, [row], Ambiguities()).number.mean == 90.0
+    assert summarize(find_cell("table1", "CIFAR-10", "BYOL + i-Mix"), [row], Ambiguities()) is None
     unfolded = find_cell("table1", "CIFAR-10", "BYOL + i-Mix", "short", Ambiguities(fold=False))
-    assert summarize(unfolded, [row], 1, Ambiguities()) is None
+    assert summarize(unfolded, [row], Ambiguities()) is None
 
 
 def test_published_results_belong_to_current_runs():
@@ -49,14 +49,14 @@ def test_published_results_belong_to_current_runs():
     assert paths
     for path in paths:
         requests = [r for budget in ("short", "paper") for r in select_requests([path.stem], budget, seeds=5)]
-        assert {row.run for row in read_results(path)} <= {job.name for job in all_jobs(requests)}
+        assert {row.run for row in read_results(path)} <= {job.name for job in list_jobs(requests)}
 
 
 def test_migration_updates_run_names_columns_and_maps(tmp_path):
     cell = find_cell("figureC1", "CIFAR-10 → CIFAR-10", "N-pair")
     name = cell.training.name(0)
     digest = name.split("-")[-2]
-    add_results(tmp_path / "figureC1.csv", [result_row(cell, 0, None)])
+    add_result(tmp_path / "figureC1.csv", result_row(cell, 0, None))
     path = tmp_path / "figureC1.csv"
     path.write_text(path.read_text().replace("best_on_test", "paper_way").replace(digest, "00000000"))
     (tmp_path / "maps").mkdir()

@@ -1,9 +1,11 @@
 """reproduce(): every cell runs, and a command that was stopped or failed continues."""
 
+import sys
+
 import pytest
 
 from imix import InputError, TrainingError
-from imix.reproduce.jobs import remaining_jobs
+from imix.reproduce.jobs import list_jobs
 from imix.reproduce.requests import select_requests
 from imix.reproduce.results import read_results
 from imix.reproduce.runner import reproduce
@@ -23,7 +25,7 @@ def smoke(tmp_path_factory):
 @pytest.mark.slow
 def test_every_cell_of_every_experiment_runs(smoke):
     requests = select_requests(["all"], "smoke")
-    assert remaining_jobs(requests, smoke) == []
+    assert list_jobs(requests, smoke) == []
     for experiment, cells, _ in requests:
         results = read_results(smoke / f"{experiment.name}.csv")
         assert {(row.row, row.column) for row in results} == {(cell.label, cell.column) for cell in cells}
@@ -45,8 +47,8 @@ def test_finished_runs_are_not_repeated(smoke, capsys):
 
 def test_result_file_alone_determines_what_remains(smoke, tmp_path):
     (tmp_path / "table1.csv").write_bytes((smoke / "table1.csv").read_bytes())
-    assert remaining_jobs(select_requests(["table1"], "smoke"), tmp_path) == []
-    remaining = remaining_jobs(select_requests(["table1"], "smoke", seeds=2), tmp_path)
+    assert list_jobs(select_requests(["table1"], "smoke"), tmp_path) == []
+    remaining = list_jobs(select_requests(["table1"], "smoke", seeds=2), tmp_path)
     assert len(remaining) == 24 and {job.seed for job in remaining} == {1}
 
 
@@ -100,10 +102,10 @@ def test_a_missing_data_folder_is_an_error(tmp_path):
 
 
 def test_a_collapsed_training_raises_training_error(tmp_path, monkeypatch):
-    def collapse(worker, job, folder, device):
+    def collapse(worker, job, device):
         raise TrainingError("all features are the same")
 
-    def missing(worker, job, folder, device):
+    def missing(worker, job, device):
         raise InputError("no data")
 
     options = CIFAR_ROW | {"out": tmp_path, "progress": False, "columns": ["BYOL"]}
@@ -113,3 +115,10 @@ def test_a_collapsed_training_raises_training_error(tmp_path, monkeypatch):
     monkeypatch.setattr(Worker, "_train", collapse)
     with pytest.raises(TrainingError, match="all features are the same"):
         reproduce(["table1"], **options)
+
+
+def test_missing_matplotlib_is_reported_before_training(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"pip install 'imix-ssl\[figures\]'"):
+        reproduce(["figure2"], budget="smoke", out=tmp_path)
+    assert not (tmp_path / "runs").exists()

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from imix import encoders
-from imix.reproduce.experiment import PaperNumber
-from imix.reproduce.jobs import all_jobs, estimate_hours
+from imix.reproduce.experiment import Number
+from imix.reproduce.jobs import estimate_hours, list_jobs
+from imix.reproduce.recipes import PAPER_NUMBERS
 from imix.reproduce.requests import EXPERIMENTS, select_requests
 from tests.reproduce.helpers import NAMES, find_cell
 
@@ -44,7 +45,12 @@ def test_every_table_and_figure_of_the_paper_is_present():
     ],
 )
 def test_cells_have_the_papers_numbers(name, row, column, number):
-    assert find_cell(name, row, column).paper == PaperNumber(*number)
+    assert find_cell(name, row, column).paper == Number(*number)
+
+
+def test_all_numbers_of_the_paper_belong_to_a_cell():
+    cells = {(name, cell.label, cell.column) for name in NAMES for cell in EXPERIMENTS[name].cells}
+    assert set(PAPER_NUMBERS) <= cells
 
 
 @pytest.mark.parametrize(
@@ -87,12 +93,12 @@ def test_short_budget_has_the_papers_columns_and_a_description(name):
     experiment = EXPERIMENTS[name]
     assert experiment.short_description
     assert {cell.column for cell in experiment.short_cells} == {cell.column for cell in experiment.cells}
-    assert sum(map(estimate_hours, all_jobs(select_requests([name], "short")))) <= 1.0
+    assert sum(map(estimate_hours, list_jobs(select_requests([name], "short")))) <= 1.0
 
 
 @pytest.mark.parametrize("encoder", ["resnet18", "resnet50", "resnet101", "resnet152", "mlp", "mlp:bn"])
 def test_every_encoder_can_be_built(encoder):
-    used = {job.training.settings.encoder for job in all_jobs(select_requests(["all"], "paper"))}
+    used = {job.training.settings.encoder for job in list_jobs(select_requests(["all"], "paper"))}
     assert encoder in used
     assert used <= {"resnet18", "resnet50", "resnet101", "resnet152", "mlp", "mlp:bn"}
     with torch.device("meta"):

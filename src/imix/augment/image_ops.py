@@ -14,13 +14,7 @@ CONTRAST, SATURATION, HUE = 1, 2, 3  # codes of the color changes in `order`; 0 
 
 
 def resized_crop(
-    x: Tensor,
-    top: Tensor,
-    left: Tensor,
-    height: Tensor,
-    width: Tensor,
-    size: Sequence[int],
-    flip: Tensor | None = None,
+    x: Tensor, top: Tensor, left: Tensor, height: Tensor, width: Tensor, size: Sequence[int], flip: Tensor
 ) -> Tensor:
     """Crop a box (top, left, height and width are (N,)) of each image and resize it to `size` with antialiasing.
 
@@ -28,9 +22,7 @@ def resized_crop(
     """
     rows = _resize_matrix(top, height, size[0], x.shape[-2])
     columns = _resize_matrix(left, width, size[1], x.shape[-1])
-    if flip is not None:
-        columns = torch.where(flip[:, None, None], columns.flip(1), columns)
-    return _transform_axes(rows, x, columns)
+    return _transform_axes(rows, x, torch.where(flip[:, None, None], columns.flip(1), columns))
 
 
 def jitter(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor, hue: Tensor, order: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Group, Parameter
 
 from imix.errors import InputError
-from imix.reproduce.ambiguities import Ambiguities
+from imix.reproduce.experiment import Ambiguities
 
 AMBIGUITIES = Group.create_ordered("Points the paper leaves open")
 
@@ -60,10 +60,8 @@ def reproduce(
     out
         Folder for runs, results and pages.
     """
-    from imix.reproduce.as_commands import as_commands
-    from imix.reproduce.listing import listing
+    from imix.reproduce.plan import as_commands, listing, write_slurm_script
     from imix.reproduce.requests import select_requests
-    from imix.reproduce.slurm import write_script
 
     requests = select_requests(["all"] if list and not names else names, budget, ambiguities, row, column, seeds)
     if list:
@@ -73,7 +71,7 @@ def reproduce(
         print(as_commands(requests, data_dir))
         return
     if slurm:
-        path = write_script("-".join(names), requests, sys.argv[2:], out)
+        path = write_slurm_script("-".join(names), requests, sys.argv[2:], out)
         print(f"wrote {path}; submit it with: sbatch {path}")
         return
     from imix.reproduce.runner import reproduce as run_reproduce

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
+from torchvision.ops import box_iou
 
 THRESHOLDS = tuple(percent / 100 for percent in range(50, 100, 5))
 CORRECT, WRONG, IGNORED = 1, -1, 0
@@ -130,16 +132,6 @@ def average_precision(
     return AveragePrecision(ap, ap50, ap75, eleven_points, per_class)
 
 
-def pairwise_iou(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return the intersection over union of each of n boxes with each of m others, (n, m)."""
-    boxes, others = np.asarray(boxes, np.float64), np.asarray(others, np.float64)
-    top_left = np.maximum(boxes[:, None, :2], others[None, :, :2])
-    bottom_right = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
-    intersection = (bottom_right - top_left).clip(min=0).prod(2)
-    areas, other_areas = ((x[:, 2:] - x[:, :2]).prod(1) for x in (boxes, others))
-    return intersection / np.maximum(areas[:, None] + other_areas[None] - intersection, 1e-12)
-
-
 def _outcomes(detections: Sequence[Detections], ground_truth: Sequence[GroundTruth], label: int) -> np.ndarray:
     """Return the outcome of each box of a class, by descending score, at each threshold: (boxes, thresholds)."""
     scores, outcomes = [], []
@@ -157,7 +149,7 @@ def _image_outcomes(boxes: np.ndarray, objects: np.ndarray, difficult: np.ndarra
     """Return the outcomes of the boxes of one image and class, which are sorted by descending score."""
     outcomes = np.full((len(boxes), len(THRESHOLDS)), WRONG)
     if len(boxes) and len(objects):
-        iou = pairwise_iou(boxes, objects)
+        iou = box_iou(torch.as_tensor(boxes).double(), torch.as_tensor(objects).double()).numpy()
         detected = np.zeros((len(objects), len(THRESHOLDS)), bool)
         for row, best in enumerate(iou.argmax(1)):
             matches = iou[row, best] > np.array(THRESHOLDS)

@@ -8,7 +8,6 @@ VOC2007/ImageSets/Main/trainval.txt  the images of a split, one name per line
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +25,9 @@ VOC_CLASSES = (
     "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
 )
 # fmt: on
+YEARS = "VOC[0-9][0-9][0-9][0-9]"
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG")
-ANNOTATION_THREADS = 8  # threads that read annotation files
 PREFETCHED_IMAGES = 64
 
 Sample = tuple[Tensor, dict[str, Tensor]]  # image (C, H, W), uint8, and its "boxes" and "labels"
@@ -142,29 +141,24 @@ def _split_files(root: Path) -> tuple[list[Path], Path]:
     if not root.is_dir():
         raise InputError(f"no folder {str(root)!r}; it must contain VOC2007 and VOC2012, or Annotations")
     if (root / "Annotations").is_dir():
-        return _split_files_of_single_folder(root)
-    for parent in (root, root / "VOCdevkit"):
-        years = sorted(path for path in parent.glob("VOC[0-9][0-9][0-9][0-9]") if path.is_dir())
-        if years:
-            break
-    else:
+        # trainval includes val, so it is not used if val is the test split.
+        for train_split, test_split in (("trainval", "test"), ("train", "test"), ("train", "val")):
+            train, test = _split_file(root, train_split), _split_file(root, test_split)
+            if train.is_file() and test.is_file():
+                return [train], test
+        required = "trainval.txt or train.txt, and test.txt; or train.txt and val.txt"
+        raise InputError(f"{str(root / 'ImageSets' / 'Main')!r} must contain {required}")
+    parent = root if any(root.glob(YEARS)) else root / "VOCdevkit"
+    years = sorted(path for path in parent.glob(YEARS) if path.is_dir())
+    if not years:
         raise InputError(f"{str(root)!r} contains neither VOC2007, VOCdevkit nor Annotations")
-    train = [_split_file(year, "trainval") for year in years if _split_file(year, "trainval").is_file()]
+    trainval = [path for year in years if (path := _split_file(year, "trainval")).is_file()]
     test = _split_file(parent / "VOC2007", "test")
-    if not train:
+    if not trainval:
         raise InputError(f"none of the years in {str(parent)!r} has ImageSets/Main/trainval.txt")
     if not test.is_file():
         raise InputError(f"no file {test}; the test images are the test split of VOC2007")
-    return train, test
-
-
-def _split_files_of_single_folder(folder: Path) -> tuple[list[Path], Path]:
-    # trainval includes val, so it is not used if val is the test split.
-    for train, test in (("trainval", "test"), ("train", "test"), ("train", "val")):
-        if _split_file(folder, train).is_file() and _split_file(folder, test).is_file():
-            return [_split_file(folder, train)], _split_file(folder, test)
-    required = "trainval.txt or train.txt, and test.txt; or train.txt and val.txt"
-    raise InputError(f"{str(folder / 'ImageSets' / 'Main')!r} must contain {required}")
+    return trainval, test
 
 
 def _split_file(folder: Path, split: str) -> Path:
@@ -180,8 +174,7 @@ def _read_annotations(split_files: Sequence[Path]) -> list[_Annotation]:
         if not names:
             raise InputError(f"{path} lists no images")
         folder = path.parents[2]
-        with ThreadPoolExecutor(ANNOTATION_THREADS) as pool:
-            annotations += pool.map(lambda name, folder=folder: _read_annotation(folder, name), names)
+        annotations += (_read_annotation(folder, name) for name in names)
     return annotations
 
 

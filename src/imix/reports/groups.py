@@ -50,13 +50,16 @@ class RunGroup:
     runs: list[Run]
     results: dict[str, list[Result]] = field(default_factory=dict)
 
+    def values(self, column: str) -> list[float]:
+        """The results in a column: percent, or units of 0.0001 for distances."""
+        return [result.scaled for result in self.results.get(column, [])]
+
     def formatted(self, column: str) -> str:
-        """Mean ± standard deviation over the runs: percent, or units of 0.0001 for distances."""
-        values = [result.scaled for result in self.results.get(column, [])]
+        """Mean ± standard deviation over the runs."""
+        values = self.values(column)
         if not values:
             return ""
-        std = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-        return f"{statistics.mean(values):.1f}{std}"
+        return f"{statistics.mean(values):.1f}" + (f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else "")
 
 
 def group_runs(runs: Sequence[Run]) -> list[RunGroup]:
@@ -74,10 +77,14 @@ def group_runs(runs: Sequence[Run]) -> list[RunGroup]:
         names.append(", ".join([name, *_distinguishing_settings(description, same_name, paths)]))
     names = [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names, 1)]
     results = _results_by_column(runs)
-    return [
-        RunGroup(name, [runs[i] for i in indices], _merge_columns([results[i] for i in indices]))
-        for name, indices in zip(names, members.values(), strict=True)
-    ]
+    groups = []
+    for name, indices in zip(names, members.values(), strict=True):
+        columns: dict[str, list[Result]] = {}
+        for i in indices:
+            for column, result in results[i].items():
+                columns.setdefault(column, []).append(result)
+        groups.append(RunGroup(name, [runs[i] for i in indices], columns))
+    return groups
 
 
 def _short_paths(paths: Iterable[str]) -> dict[str, str]:
@@ -152,75 +159,48 @@ def differences(descriptions: Sequence[dict[str, Any]]) -> list[str]:
     return [name for name in names if any(other.get(name) != descriptions[0].get(name) for other in descriptions)]
 
 
-@dataclass(frozen=True)
-class _ColumnNamer:
-    """Names columns by protocol, plus the data, label and test file unless all runs were trained with them."""
-
-    paths: Mapping[str, str]
-    same_data: bool
-    same_label: bool
-    same_test: bool
-
-    @classmethod
-    def for_runs(cls, runs: Sequence[Run], results: Iterable[Result]) -> "_ColumnNamer":
-        data_names = [run.config.data.name for run in runs]
-        used_paths = [path for result in results for path in (result.data, result.split.test_file) if path]
-        return cls(
-            _short_paths([*data_names, *used_paths]),
-            same_data=len(set(data_names)) == 1,
-            same_label=len({run.data_settings.label for run in runs}) == 1,
-            same_test=len({run.data_settings.test for run in runs}) == 1,
-        )
-
-    def name(self, run: Run, result: Result) -> str:
-        trained_with, test_file = run.data_settings, result.split.test_file
-        name = result.protocol
-        if result.random_crops:
-            name += ", random crops"
-        if not (self.same_data and result.data == run.config.data.name):
-            name += f" on {self.paths[result.data]}"
-        if result.restandardized:
-            name += ", restandardized"
-        if result.label is not None and not (self.same_label and result.label == trained_with.label):
-            name += f", label {result.label}"
-        if test_file is not None and not (self.same_test and test_file == trained_with.test):
-            name += f", tested on {self.paths[test_file]}"
-        return name
-
-
 def _results_by_column(runs: Sequence[Run]) -> list[dict[str, Result]]:
     """The latest results of each run, by column name; only comparable results get the same column name.
 
     If results with the same name used different hyperparameters, their column names state those hyperparameters.
     """
     results = [run.evaluations for run in runs]
-    namer = _ColumnNamer.for_runs(runs, [result for run_results in results for result in run_results])
+    all_results = [result for run_results in results for result in run_results]
+    used = [path for result in all_results for path in (result.data, result.split.test_file) if path]
+    paths = _short_paths([*(run.config.data.name for run in runs), *used])
     variants: dict[str, list[dict[str, Any]]] = {}
-    for run, run_results in zip(runs, results, strict=True):
-        for result in run_results:
-            variants.setdefault(namer.name(run, result), []).append(_protocol_settings(result))
+    for result in all_results:
+        variants.setdefault(_column_name(result, runs, paths), []).append(_protocol_settings(result))
 
-    def column(run: Run, result: Result) -> str:
-        name, used = namer.name(run, result), _protocol_settings(result)
+    def column(result: Result) -> str:
+        name, used = _column_name(result, runs, paths), _protocol_settings(result)
         differing = [key for key in differences(variants[name]) if key in used]
         settings = [format_setting(key, "none" if used[key] == [] else used[key]) for key in differing]
-        suffix = INPUTS_SUFFIX if result.inputs else ""
-        return ", ".join([name, *settings]) + suffix
+        return ", ".join([name, *settings]) + (INPUTS_SUFFIX if result.inputs else "")
 
-    return [
-        {column(run, result): result for result in run_results} for run, run_results in zip(runs, results, strict=True)
-    ]
+    return [{column(result): result for result in run_results} for run_results in results]
+
+
+def _column_name(result: Result, runs: Sequence[Run], paths: Mapping[str, str]) -> str:
+    """The protocol, plus the data, label and test file unless all runs were trained with them."""
+    test_file = result.split.test_file
+    name = result.protocol
+    if result.random_crops:
+        name += ", random crops"
+    if {run.config.data.name for run in runs} != {result.data}:
+        name += f" on {paths[result.data]}"
+    if result.restandardized:
+        name += ", restandardized"
+    if result.label is not None and {run.data_settings.label for run in runs} != {result.label}:
+        name += f", label {result.label}"
+    if test_file is not None and {run.data_settings.test for run in runs} != {test_file}:
+        name += f", tested on {paths[test_file]}"
+    return name
 
 
 def _protocol_settings(result: Result) -> dict[str, Any]:
     """The hyperparameters that must be equal for results to be comparable."""
     return {name: value for name, value in result.hyperparameters.items() if name not in IRRELEVANT_HYPERPARAMETERS}
-
-
-def _merge_columns(results: Sequence[dict[str, Result]]) -> dict[str, list[Result]]:
-    """For each column, the results of all runs that have it."""
-    columns = dict.fromkeys(column for run_results in results for column in run_results)
-    return {column: [by_column[column] for by_column in results if column in by_column] for column in columns}
 
 
 def evaluate_if_needed(run: Run) -> None:
@@ -231,7 +211,4 @@ def evaluate_if_needed(run: Run) -> None:
         for protocol in ("linear", "knn", "fed"):
             print(evaluate(run, protocol=protocol), file=sys.stderr, flush=True)
     except InputError as error:
-        print(
-            f"{run.path} was not evaluated: {error}. To include results, run imix evaluate first",
-            file=sys.stderr,
-        )
+        print(f"{run.path} was not evaluated: {error}. To include results, run imix evaluate first", file=sys.stderr)

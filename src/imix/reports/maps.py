@@ -138,7 +138,7 @@ def project_2d(features: np.ndarray, method: str = "tsne") -> np.ndarray:
         return np.full((1, 2), 0.5)
     if not np.isfinite(features).all():
         raise InputError("cannot draw a map: the encoder's features are not finite")
-    directions = _normalize(features)
+    directions = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
     if np.ptp(directions, axis=0).max() < COLLAPSE_TOLERANCE:  # t-SNE fails on the features of a collapsed encoder
         return np.full((len(features), 2), 0.5)
     if method == "umap":
@@ -164,39 +164,30 @@ def project_2d(features: np.ndarray, method: str = "tsne") -> np.ndarray:
 
 def nearest_neighbors(features: np.ndarray, k: int = 8) -> np.ndarray:
     """Indices (N, k) of the k other samples with the highest cosine similarity, nearest first."""
-    directions = _normalize(features).astype(np.float32)
-    k = min(k, len(directions) - 1)
-    neighbors = np.empty((len(directions), k), np.int32)
-    for start in range(0, len(directions), 1024):
-        similarity = directions[start : start + 1024] @ directions.T
-        rows = np.arange(len(similarity))
-        similarity[rows, start + rows] = -np.inf  # a sample is not its own neighbor
-        nearest = np.argpartition(-similarity, max(0, k - 1), axis=1)[:, :k]
-        order = np.argsort(-np.take_along_axis(similarity, nearest, 1), axis=1, kind="stable")
-        neighbors[start : start + 1024] = np.take_along_axis(nearest, order, 1)
-    return neighbors
+    from sklearn.neighbors import NearestNeighbors
 
-
-def _normalize(features: np.ndarray) -> np.ndarray:
-    return features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    k = min(k, len(features) - 1)
+    if k == 0:
+        return np.empty((len(features), 0), int)
+    index = NearestNeighbors(n_neighbors=k, metric="cosine").fit(features)
+    return np.asarray(index.kneighbors(return_distance=False))
 
 
 def save_map(path: Path, points: np.ndarray, labels: np.ndarray | None, class_names: Sequence[str] = ()) -> Path:
     """Write points (N, 2), colored by label, with a legend, to an .svg or .png file."""
-    check_output_path(path, MAP_SUFFIXES, "a map")
     names = dict(enumerate(map(printable, class_names))) | {-1: "no label"}
     point_labels = np.zeros(len(points), int) if labels is None else labels
     classes = [int(label) for label in np.unique(point_labels)]
     with figure_file(path, MAP_INCHES, MAP_INCHES) as figure:
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
-        dots = []
         for label in classes:
+            color = CLASS_COLORS[label % len(CLASS_COLORS)] if label >= 0 else NO_LABEL_COLOR
             x, y = points[point_labels == label].T
-            dots.append(axes.scatter(x, y, s=20, c=color(label), alpha=0.8))
+            axes.scatter(x, y, s=20, c=color, alpha=0.8)
         if labels is not None:
             axes.legend(
-                dots,
+                axes.collections,
                 [names.get(label, str(label)) for label in classes],
                 loc="upper left",
                 bbox_to_anchor=(1, 1),
@@ -205,8 +196,3 @@ def save_map(path: Path, points: np.ndarray, labels: np.ndarray | None, class_na
                 frameon=False,
             )
     return path
-
-
-def color(label: int) -> str:
-    """The color of a class; gray for samples without a label."""
-    return CLASS_COLORS[label % len(CLASS_COLORS)] if label >= 0 else NO_LABEL_COLOR

@@ -1,7 +1,5 @@
-"""report.html: collects the content of the page as JSON and HTML tables; page.js draws the plots."""
+"""report.html: collects the content of the page; page.html is its template, and page.js draws the plots."""
 
-import html
-import json
 import statistics
 import sys
 from collections.abc import Sequence
@@ -15,14 +13,7 @@ from imix.evaluation import embed
 from imix.files import check_output_path, write_text
 from imix.probes.run_data import load_for_run
 from imix.reports.baselines import split_baselines
-from imix.reports.groups import (
-    RunGroup,
-    differences,
-    evaluate_if_needed,
-    format_setting,
-    group_runs,
-    run_description,
-)
+from imix.reports.groups import RunGroup, differences, evaluate_if_needed, format_setting, group_runs, run_description
 from imix.reports.maps import CLASS_COLORS, nearest_neighbors, project_2d
 from imix.reports.samples import sample_content, select_samples
 from imix.run import Run, as_run
@@ -66,7 +57,7 @@ def write_report(
     title : str
         Heading of the page.
     groups : list of RunGroup
-        Groups to compare; the best result of each column is highlighted.
+        Groups to compare, each with at least one run; the best result of each column is highlighted.
     baselines : list of RunGroup
         Groups that are shown only as rows at the bottom of the results table.
     note : str
@@ -81,6 +72,7 @@ def write_report(
     Path
         The file that was written.
     """
+    import jinja2
     from plotly.offline import get_plotlyjs
 
     groups, shared_baselines = split_baselines(groups)
@@ -94,98 +86,74 @@ def write_report(
         "samples": map_samples,
         "confusionMatrices": _confusion_matrices(groups, map_samples),
     }
-    resources = files("imix.reports")
-    page = (resources / "page.html").read_text(encoding="utf-8")
-    for placeholder, text in {
-        "title": html.escape(title),
-        "style": (resources / "page.css").read_text(encoding="utf-8"),
-        "plotly": get_plotlyjs(),
-        "script": (resources / "page.js").read_text(encoding="utf-8"),
-        "results": _results_table(groups, [*baselines, *shared_baselines]),
-        "note": html.escape(note),
-        "evaluation-settings": _evaluation_settings(groups),
-        "settings": _settings(groups),
-        "command": html.escape(command),
-        "content": json.dumps(content).replace("<", "\\u003c"),  # so that no name can close the script element
-    }.items():
-        page = page.replace(f"<!--{placeholder}-->", text)
+    template, style, script = (
+        (files("imix.reports") / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")
+    )
+    page = jinja2.Template(template, autoescape=True).render(
+        title=title,
+        style=style,
+        plotly=get_plotlyjs(),
+        script=script,
+        results=_results_table(groups, [*baselines, *shared_baselines]),
+        note=note,
+        evaluation_settings=_evaluation_settings(groups),
+        settings=_settings(groups),
+        command=command,
+        content=content,
+    )
     write_text(path, page)
     return path
 
 
-def _results_table(groups: list[RunGroup], baselines: list[RunGroup]) -> str:
-    """HTML table with a row per group and a column per protocol; the best group of a column is highlighted."""
-    columns = list(dict.fromkeys(column for group in groups for column in group.results))
-    if not columns:
-        return "<p>No results yet. Run <code>imix evaluate RUN</code>.</p>"
-    distances = {name for group in groups for name, results in group.results.items() if results[0].is_distance}
-    means = {column: [mean for group in groups if (mean := _mean(group, column)) is not None] for column in columns}
-    best = {column: min(values) if column in distances else max(values) for column, values in means.items()}
-    rows = ""
+def _results_table(groups: list[RunGroup], baselines: list[RunGroup]) -> dict[str, Any]:
+    """A row per group and a column per protocol; the best group of a column is highlighted."""
+    columns = {column: results[0].is_distance for group in groups for column, results in group.results.items()}
+    best = []
+    for column, is_distance in columns.items():
+        means = {group.name: statistics.mean(group.values(column)) for group in groups if column in group.results}
+        best_mean = min(means.values()) if is_distance else max(means.values())
+        best += [(name, column) for name, mean in means.items() if mean == best_mean and len(means) > 1]
+    rows = {}
     for group in (*groups, *baselines):
-        cells = ""
-        for column in columns:
-            highlighted = len(means[column]) > 1 and group not in baselines and _mean(group, column) == best[column]
-            attribute = ' class="best"' if highlighted else ""
-            cells += f"<td{attribute}>{group.formatted(column)}</td>"
-        rows += f"<tr><th>{html.escape(group.name)}</th>{cells}</tr>"
-    units = [f"{html.escape(name)} ({'10<sup>−4</sup>' if name in distances else '%'})" for name in columns]
-    head = "".join(f"<th>{unit}</th>" for unit in units)
-    return f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>{_legend(groups)}"
+        rows[group.name] = [(group.formatted(column), (group.name, column) in best) for column in columns]
+    protocols = [result.protocol for group in groups for results in group.results.values() for result in results]
+    return {
+        "columns": columns,
+        "rows": rows,
+        "protocols": {protocol: PROTOCOLS[protocol] for protocol in protocols if protocol in PROTOCOLS},
+        "seeds": max(len(group.runs) for group in groups),
+    }
 
 
-def _legend(groups: list[RunGroup]) -> str:
-    """Explain the numbers in the results table."""
-    results = [result for group in groups for column in group.results.values() for result in column]
-    protocols = dict.fromkeys(result.protocol for result in results if result.protocol in PROTOCOLS)
-    meanings = [f"<b>{protocol}</b>: {PROTOCOLS[protocol]}." for protocol in protocols]
-    n_runs = max(len(group.runs) for group in groups)
-    spread = [f"Mean ± standard deviation over {n_runs} seeds."] if n_runs > 1 else []
-    return f'<p class="faint">{" ".join([*meanings, *spread])}</p>'
-
-
-def _mean(group: RunGroup, column: str) -> float | None:
-    results = group.results.get(column)
-    return statistics.mean(result.value for result in results) if results else None
-
-
-def _evaluation_settings(groups: list[RunGroup]) -> str:
+def _evaluation_settings(groups: list[RunGroup]) -> list[str]:
     """The hyperparameters of each column of the results table."""
-    lines = []
-    for column in dict.fromkeys(column for group in groups for column in group.results):
-        result = next(group.results[column][0] for group in groups if group.results.get(column))
-        used = [f"{name} {value}" for name, value in result.hyperparameters.items() if name != "seed"]
-        lines.append(html.escape(f"{column}: {', '.join([*used, *result.conditions])}"))
-    return "<br>".join(lines)
+    lines: dict[str, str] = {}
+    for group in groups:
+        for column, (result, *_) in group.results.items():
+            used = [f"{name} {value}" for name, value in result.hyperparameters.items() if name != "seed"]
+            lines.setdefault(column, f"{column}: {', '.join([*used, *result.conditions])}")
+    return list(lines.values())
 
 
-def _settings(groups: list[RunGroup]) -> str:
-    """HTML table of the run folders and the settings that differ between groups, then all common settings."""
-    groups = [group for group in groups if group.runs]
-    if not groups:
-        return ""
+def _settings(groups: list[RunGroup]) -> dict[str, Any]:
+    """The run folders and the settings that differ between groups, then all common settings."""
     descriptions = [run_description(group.runs[0]) for group in groups]
     differing = differences(descriptions)
-    rows = {
-        name: [html.escape(format_setting(name, d.get(name)).removeprefix(f"{name} ")) for d in descriptions]
-        for name in differing
-    }
+    rows = {}
     if sum(len(group.runs) for group in groups) > 1:
-        paths = [[html.escape(str(run.path)) for run in group.runs if run.path is not None] for group in groups]
-        rows = {"run folder": ["<br>".join(group_paths) for group_paths in paths]} | rows
-    body = "".join(
-        f"<tr><th>{html.escape(name)}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-        for name, cells in rows.items()
-    )
-    head = "".join(f"<th>{html.escape(group.name)}</th>" for group in groups)
-    table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
+        rows["run folder"] = [[str(run.path) for run in group.runs if run.path is not None] for group in groups]
+    for name in differing:
+        rows[name] = [[format_setting(name, d.get(name)).removeprefix(f"{name} ")] for d in descriptions]
     config = groups[0].runs[0].config
     common = {k: v for k, v in (asdict(config.settings) | descriptions[0]).items() if k not in (*differing, "seed")}
     settings = ", ".join(format_setting(name, value) for name, value in common.items())
     versions = ", ".join(f"{name} {value}" for name, value in config.versions.items())
-    summary = "Settings that are the same for all runs" if differing else "All settings"
-    text = html.escape(f"{settings}. Versions: {versions}")
-    return f'{table}<details class="faint"><summary>{summary}</summary><p>{text}</p></details>'
+    return {
+        "groups": [group.name for group in groups],
+        "rows": rows,
+        "summary": "Settings that are the same for all runs" if differing else "All settings",
+        "common": f"{settings}. Versions: {versions}",
+    }
 
 
 def _curves(groups: list[RunGroup]) -> list[dict[str, Any]]:
@@ -198,17 +166,13 @@ def _curves(groups: list[RunGroup]) -> list[dict[str, Any]]:
                 records = [record for record in run.metrics if key in record]
                 records = records[:: max(1, len(records) // MAX_POINTS)]
                 if records:
-                    epochs = [round(_epoch(record, run), 3) for record in records]
+                    epochs_per_step = run.metrics[-1]["epoch"] / run.metrics[-1]["step"]
+                    epochs = [round(record["step"] * epochs_per_step, 3) for record in records]
                     values = [float(f"{record[key]:.5g}") for record in records]
                     lines.append({"group": i, "x": epochs, "y": values})
         if lines:
             curves.append({"key": key, "title": title, "lines": lines})
     return curves
-
-
-def _epoch(record: dict[str, Any], run: Run) -> float:
-    last = run.metrics[-1]
-    return record["step"] * last["epoch"] / last["step"]
 
 
 def _maps(groups: list[RunGroup], max_samples: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -217,8 +181,6 @@ def _maps(groups: list[RunGroup], max_samples: int) -> tuple[list[dict[str, Any]
     samples: dict[str, Any] = {}
     keys: dict[str, str] = {}
     for i, group in enumerate(groups[:MAX_MAPS]):
-        if not group.runs:
-            continue
         run = group.runs[0]
         name = run.config.data.name
         try:
@@ -323,15 +285,12 @@ def report(
 
 def _finished_runs(runs: "Sequence[Run | str | Path]") -> "list[Run | str | Path]":
     """The runs that have an encoder; if none has, all runs, so that loading them raises the error."""
-    unfinished = [
-        run
-        for run in runs
-        if not isinstance(run, Run)
-        and (Path(run) / "config.json").is_file()
-        and not (Path(run) / "encoder.safetensors").is_file()
-    ]
-    if len(unfinished) == len(runs):
-        return list(runs)
-    for run in unfinished:
-        print(f"skipped {run}: training is not finished", file=sys.stderr)
-    return [run for run in runs if run not in unfinished]
+    finished = [run for run in runs if isinstance(run, Run) or not _is_unfinished(Path(run))]
+    for run in runs if finished else []:
+        if run not in finished:
+            print(f"skipped {run}: training is not finished", file=sys.stderr)
+    return finished or list(runs)
+
+
+def _is_unfinished(folder: Path) -> bool:
+    return (folder / "config.json").is_file() and not (folder / "encoder.safetensors").is_file()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torchvision.utils import make_grid
 
 from imix.batch import to_float
 from imix.data import Data, Source
@@ -91,16 +92,10 @@ def _sprite(chunks: Iterable[Tensor]) -> dict[str, Any]:
     thumbnails = torch.cat(list(chunks))
     n, _, height, width = thumbnails.shape
     columns = int(np.ceil(np.sqrt(n * height / width)))
-    sheet = np.zeros((-(-n // columns) * height, columns * width, 3), np.uint8)
     rescale = not (thumbnails.min() >= 0 and thumbnails.max() <= 1)
-    for i, thumbnail in enumerate(thumbnails):
-        if rescale:
-            low, high = thumbnail.min(), thumbnail.max()
-            thumbnail = (thumbnail - low) / (high - low).clamp(min=1e-6)
-        y, x = i // columns * height, i % columns * width
-        sheet[y : y + height, x : x + width] = (thumbnail.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
+    sheet = make_grid(thumbnails, nrow=columns, padding=0, normalize=rescale, scale_each=True)
     file = io.BytesIO()
-    Image.fromarray(sheet).save(file, "WEBP", quality=80)
+    Image.fromarray((sheet * 255).round().byte().permute(1, 2, 0).numpy()).save(file, "WEBP", quality=80)
     uri = _data_uri("image/webp", file.getvalue())
     return {"uri": uri, "columns": columns, "width": width, "height": height, "count": n}
 

@@ -5,17 +5,36 @@ Imports no torch, so that `imix reproduce --list` starts quickly.
 
 import hashlib
 import json
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 from imix.settings import RESUME_SAFE_SETTINGS, DataSettings, Settings
 
 HASH_LENGTH = 8
-DEFAULT_SETTINGS, DEFAULT_DATA_SETTINGS = Settings(), DataSettings()
 
 
-class PaperNumber(NamedTuple):
-    """A number from the paper: the mean, and the standard deviation over runs if the paper reports it."""
+@dataclass(frozen=True)
+class Ambiguities:
+    """Points the paper leaves open, or on which it differs from the authors' code.
+
+    The defaults follow the authors' code, because it produced the paper's numbers.
+    """
+
+    per_sample: bool = True
+    """One lam per sample, as in the authors' code; --no-per-sample: one per batch, as in the paper's appendix."""
+    fold: bool = True
+    """lam <- max(lam, 1 - lam), as in the authors' code; --no-fold: lam as drawn, as in the paper's algorithm."""
+    standardize: Literal["train", "all"] = "all"
+    """Standardize tables with statistics of training and test rows (all), as in the authors' code, or of the training
+    rows only (train)."""
+    choose_on: Literal["test", "held-out"] = "test"
+    """Samples on which the linear classifier's learning rate is chosen: the test samples, as the authors did, or
+    held-out training samples. The number for the other choice is shown in parentheses."""
+
+
+class Number(NamedTuple):
+    """A mean, and the standard deviation over runs if it is known."""
 
     mean: float
     std: float | None = None
@@ -30,36 +49,25 @@ class Training:
 
     data: str
     settings: Settings
-    data_settings: DataSettings = field(default_factory=DataSettings)
+    data_settings: DataSettings
 
     def name(self, seed: int) -> str:
         """The name of the run folder: readable, and unique because it ends with a hash.
 
         Only settings that differ from their defaults are hashed, so adding a setting does not change existing names.
         """
-        settings = self.settings
-        content = [
-            self.data,
-            _non_default(settings, DEFAULT_SETTINGS, ("seed", *RESUME_SAFE_SETTINGS)),
-            _non_default(self.data_settings, DEFAULT_DATA_SETTINGS, ("data_dir",)),
-        ]
+        settings, excluded = self.settings, ("seed", "data_dir", *RESUME_SAFE_SETTINGS)
+        content = [self.data, non_default(settings, excluded), non_default(self.data_settings, excluded)]
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:HASH_LENGTH]
         mix = "" if settings.mix == "none" else f"-{settings.mix}"
         encoder = settings.encoder.replace(":", "_")
         return f"{self.data}-{settings.method}{mix}-{encoder}-{settings.epochs}-{digest}-seed{seed}"
 
 
-def _non_default(settings: Any, defaults: Any, excluded: tuple[str, ...]) -> dict[str, Any]:
-    """The settings that differ from their defaults."""
-    values = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in excluded}
-    return {name: value for name, value in values.items() if value != getattr(defaults, name)}
-
-
-class Measurement(NamedTuple):
-    """A protocol of `imix.evaluate`, or "map", and the data set to apply it to."""
-
-    protocol: str
-    data: str
+def non_default(settings: Settings | DataSettings, excluded: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The settings that differ from their defaults, except for those excluded."""
+    defaults = vars(type(settings)())
+    return {k: v for k, v in vars(settings).items() if v != defaults[k] and k not in excluded}
 
 
 @dataclass(frozen=True)
@@ -75,19 +83,25 @@ class Cell:
     training: Training
     eval_data: str
     metric: str = "linear"
-    paper: PaperNumber | None = None
+    paper: Number | None = None
     x: float | None = None
 
     @property
-    def measurement(self) -> Measurement:
-        """The measurement that yields this number; several cells can share one."""
+    def measurement(self) -> tuple[str, str]:
+        """The measurement that yields this number: a protocol of `imix.evaluate`, or "map", and the data set."""
         protocols = {"training": "linear", "ap": "detection", "ap50": "detection", "ap75": "detection"}
-        return Measurement(protocols.get(self.metric, self.metric), self.eval_data)
+        return protocols.get(self.metric, self.metric), self.eval_data
 
     @property
     def label(self) -> str:
         """The row, followed by the position on the axis if there is one."""
         return self.row if self.x is None else f"{self.row}, {self.x:g}"
+
+    def with_settings(self, settings: dict[str, Any], data_settings: dict[str, Any]) -> "Cell":
+        """A copy of the cell with some settings of its training replaced."""
+        old = self.training
+        training = Training(old.data, replace(old.settings, **settings), replace(old.data_settings, **data_settings))
+        return replace(self, training=training)
 
 
 @dataclass(frozen=True)
@@ -100,22 +114,9 @@ class Experiment:
 
     name: str
     title: str
-    cells: tuple[Cell, ...]
-    short_cells: tuple[Cell, ...]
+    cells: Sequence[Cell]
+    short_cells: Sequence[Cell]
     short_description: str
     seeds: int = 1
     axis: str | None = None
     note: str = ""
-
-
-def with_settings(cell: Cell, settings: dict[str, Any], data_settings: dict[str, Any]) -> Cell:
-    """A copy of the cell with some settings of its training replaced."""
-    training = cell.training
-    return replace(
-        cell,
-        training=replace(
-            training,
-            settings=replace(training.settings, **settings),
-            data_settings=replace(training.data_settings, **data_settings),
-        ),
-    )

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,21 +23,24 @@ def fake_data(name: str, data_settings: DataSettings = DataSettings()) -> Data:
     kind = DATASETS[name].kind
     n_classes = N_IMAGE_CLASSES if kind == "images" else DATASETS[name].n_classes
     labels = np.arange(N_TRAIN + N_TEST) % n_classes
-    if kind == "table":
-        return replace(_fake_table(name, rng, labels, data_settings), name=name)
     class_signal = labels[:, None] / n_classes
-    if kind == "audio":
+    if kind == "table":
+        table = load(_fake_table(name, rng, labels), replace(data_settings, standardize="train"), labels=labels)
+        data = replace(table, name=name, settings=data_settings)
+    elif kind == "audio":
         clip = Clip()
         time = np.arange(clip.samples) / clip.sample_rate
         tones = 8000 * np.sin(2 * np.pi * (200 + 1000 * class_signal) * time)
         waves = tones + rng.normal(0, 500, (len(labels), len(time)))
         noise = torch.from_numpy(rng.normal(0, 1000, (4, 1, clip.samples)).astype(np.int16))
-        train, test = _split(waves.astype(np.int16)[:, None], labels)
-        return Data(name, train, test, settings=data_settings, augment="audio", clip=clip, noise=noise)
-    pixels = rng.integers(0, 128, (len(labels), 3, 32, 32)) + (127 * class_signal[:, :, None, None]).astype(int)
-    train, test = _split(pixels.astype(np.uint8), labels)
-    augment = "imagenet" if name.startswith("imagenet") else "cifar"
-    return Data(name, train, test, settings=data_settings, augment=augment)
+        source = _source(waves.astype(np.int16)[:, None], labels)
+        data = Data(name, source, settings=data_settings, augment="audio", clip=clip, noise=noise)
+    else:
+        pixels = rng.integers(0, 128, (len(labels), 3, 32, 32)) + (127 * class_signal[:, :, None, None]).astype(int)
+        augment = "imagenet" if name.startswith("imagenet") else "cifar"
+        data = Data(name, _source(pixels.astype(np.uint8), labels), settings=data_settings, augment=augment)
+    rows = torch.arange(len(labels))
+    return replace(data, train=data.train.take(rows[:N_TRAIN]), test=data.train.take(rows[N_TRAIN:]))
 
 
 def fake_voc(folder: Path) -> Path:
@@ -60,27 +64,18 @@ def fake_voc(folder: Path) -> Path:
     return folder
 
 
-def _split(x: np.ndarray, y: np.ndarray) -> tuple[TensorSource, TensorSource]:
-    inputs, labels = torch.from_numpy(x), torch.from_numpy(y)
-    return TensorSource(inputs[:N_TRAIN], labels[:N_TRAIN]), TensorSource(inputs[N_TRAIN:], labels[N_TRAIN:])
+def _source(inputs: np.ndarray, labels: np.ndarray) -> TensorSource:
+    return TensorSource(torch.from_numpy(inputs), torch.from_numpy(labels))
 
 
-def _fake_table(name: str, rng: np.random.Generator, labels: np.ndarray, data_settings: DataSettings) -> Data:
+def _fake_table(name: str, rng: np.random.Generator, labels: np.ndarray) -> Any:
     """Rows with the columns of CovType (some are categorical) or Higgs."""
     import pyarrow as pa
 
-    def numeric_column() -> pa.Array:
-        return pa.array(rng.normal(labels, 1).astype(np.float32))
-
+    names = covtype.NUMERIC_COLUMNS if name == "covtype" else [f"feature_{i}" for i in range(N_HIGGS_FEATURES)]
+    columns = {column: pa.array(rng.normal(labels, 1).astype(np.float32)) for column in names}
     if name == "covtype":
-        columns = {column: numeric_column() for column in covtype.NUMERIC_COLUMNS}
         for column, n_categories in covtype.CATEGORICAL_COLUMNS.items():
             codes = rng.integers(0, n_categories, len(labels))
             columns[column] = pa.DictionaryArray.from_arrays(codes, [str(i) for i in range(n_categories)])
-    else:
-        columns = {f"feature_{i}": numeric_column() for i in range(N_HIGGS_FEATURES)}
-    data = load(pa.table(columns), replace(data_settings, standardize="train"), labels=labels)
-    rows = torch.arange(len(labels))
-    return replace(
-        data, train=data.train.take(rows[:N_TRAIN]), test=data.train.take(rows[N_TRAIN:]), settings=data_settings
-    )
+    return pa.table(columns)

@@ -1,15 +1,16 @@
-"""A Markdown page per table or figure, with the paper's numbers and ours side by side."""
+"""A Markdown page per table or figure, with the paper's numbers and ours side by side, and figures as line charts."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from imix.files import locked, write_text
-from imix.reproduce.ambiguities import Ambiguities
-from imix.reproduce.experiment import Cell, Experiment
-from imix.reproduce.line_chart import draw_line_chart
+from imix.reports.figure import figure_file
+from imix.reproduce.experiment import Ambiguities, Cell, Experiment, Number
 from imix.reproduce.requests import Budget, Request, select_cells
 from imix.reproduce.results import ResultRow, read_results, rows_for_cell, summarize
 
+PANEL_WIDTH, PANEL_HEIGHT = 5.0, 3.5  # of a line chart, in inches, without the legend
+COLORS = ("#d1495b", "#00798c", "#edae49", "#5e4fa2")
 LR_CHOICE = {  # by Ambiguities.choose_on
     "test": "The linear classifier's learning rate is chosen on the test samples, as the authors did; in parentheses, "
     "on held-out training samples.",
@@ -26,23 +27,22 @@ def write_pages(out: Path, requests: Sequence[Request], budget: Budget, ambiguit
 
 def _write_page(out: Path, request: Request, budget: Budget, ambiguities: Ambiguities) -> Path:
     """Write the page of an experiment: the requested cells, and those with results of earlier commands."""
-    experiment, requested, seeds = request
+    experiment, requested, _ = request
     results = read_results(out / f"{experiment.name}.csv")
-    seeds = max([seeds, *(row.seed + 1 for row in results)])
     all_cells = select_cells(experiment, budget, ambiguities)
-    cells = [cell for cell in all_cells if cell in requested or rows_for_cell(results, cell, seeds)]
-    parts = [f"# {experiment.name}: {experiment.title}", _describe(experiment, results, cells, seeds, budget)]
+    cells = [cell for cell in all_cells if cell in requested or rows_for_cell(results, cell)]
+    parts = [f"# {experiment.name}: {experiment.title}", _describe(request, results, cells, budget)]
     if any(cell.metric == "map" for cell in cells):
         maps = [(cell, f"{cell.training.name(0)}-{cell.eval_data}.svg") for cell in cells]
         parts += [f"![{c.column}, {c.label}](maps/{name})" for c, name in maps if (out / "maps" / name).exists()]
     else:
-        columns, rows = build_table(cells, results, seeds, ambiguities)
+        columns, rows = build_table(cells, results, ambiguities)
         lines = [[experiment.axis or "", *columns], ["---"] * (1 + len(columns))]
         lines += [[label, *texts] for label, texts in rows.items()]
         parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
         parts.append(LR_CHOICE[ambiguities.choose_on])
     if experiment.axis:
-        draw_line_chart(out / f"{experiment.name}.svg", experiment, cells, results, seeds, ambiguities)
+        draw_line_chart(out / f"{experiment.name}.svg", experiment, cells, results, ambiguities)
         parts.append(f"![{experiment.title}]({experiment.name}.svg)")
     path = out / f"{experiment.name}.md"
     write_text(path, "\n\n".join(parts) + "\n")
@@ -50,7 +50,7 @@ def _write_page(out: Path, request: Request, budget: Budget, ambiguities: Ambigu
 
 
 def build_table(
-    cells: Sequence[Cell], results: Sequence[ResultRow], seeds: int, ambiguities: Ambiguities
+    cells: Sequence[Cell], results: Sequence[ResultRow], ambiguities: Ambiguities
 ) -> tuple[list[str], dict[str, list[str]]]:
     """The column titles, and for each row label its cells: our number, the paper's, and the effect of mixing."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
@@ -58,35 +58,76 @@ def build_table(
     by_position = {(cell.label, cell.column): cell for cell in cells}
     for cell in cells:
         plain = by_position.get((cell.label, cell.column.split(" + ")[0]), cell)
-        plain_summary, summary = (summarize(c, results, seeds, ambiguities) for c in (plain, cell))
+        plain_summary, summary = (summarize(c, results, ambiguities) for c in (plain, cell))
         lines = [f"**{summary or 'not run'}**"]
         if cell.paper:
-            lines.append(f"paper {cell.paper}" + (f", {summary.mean - cell.paper.mean:+z.1f}" if summary else ""))
+            lines.append(f"paper {cell.paper}" + (f", {_change(cell.paper, summary.number)}" if summary else ""))
         if plain_summary and summary and plain is not cell:
-            lines.append(f"effect of mixing {summary.mean - plain_summary.mean:+z.1f}")
+            lines.append(f"effect of mixing {_change(plain_summary.number, summary.number)}")
             if cell.paper and plain.paper:
-                lines[-1] += f", paper {cell.paper.mean - plain.paper.mean:+z.1f}"
+                lines[-1] += f", paper {_change(plain.paper, cell.paper)}"
         rows[cell.label][columns.index(cell.column)] = "<br>".join(lines)
     return columns, rows
 
 
-def _describe(
-    experiment: Experiment, results: Sequence[ResultRow], cells: Sequence[Cell], seeds: int, budget: Budget
-) -> str:
+def _change(before: Number, after: Number) -> str:
+    return f"{after.mean - before.mean:+z.1f}"
+
+
+def _describe(request: Request, results: Sequence[ResultRow], cells: Sequence[Cell], budget: Budget) -> str:
     """Budget, number of runs, time, machines and dates of the results."""
+    experiment = request.experiment
     budgets = {
         "paper": "the paper's full length",
         "short": f"short ({experiment.short_description})",
         "smoke": "smoke, fake data",
     }
     text = f"Budget: {budgets[budget]}."
-    rows = [row for cell in cells for row in rows_for_cell(results, cell, seeds)]
+    rows = [row for cell in cells for row in rows_for_cell(results, cell)]
     if rows:
         runs = {row.run: row for row in rows}
         machines = ", ".join(sorted({row.machine for row in rows}))
         dates = sorted({row.date for row in rows})
         period = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
         seconds = sum(row.seconds for row in runs.values())
+        seeds = max(request.seeds, *(row.seed + 1 for row in results))
         text += f" {len(runs)} runs, {seconds:,.0f} s in total on {machines}, {period}."
         text += f" Mean ± standard deviation over up to {seeds} seeds." if seeds > 1 else " One seed."
     return f"{text} {experiment.note}".strip()
+
+
+def draw_line_chart(
+    path: Path, experiment: Experiment, cells: Sequence[Cell], results: Sequence[ResultRow], ambiguities: Ambiguities
+) -> None:
+    """Write a figure with one panel per data set and one line per row and column, dashed without mixing.
+
+    It shows accuracy over a logarithmic x axis.
+    """
+    panels: dict[str, dict[tuple[str, str], list[tuple[float, float]]]] = {}  # data set -> (row, column) -> points
+    for cell in cells:
+        dataset, _, row = cell.row.partition(", ")
+        lines = panels.setdefault(dataset, {})
+        summary = summarize(cell, results, ambiguities)
+        if summary and cell.x is not None:
+            lines.setdefault((row, cell.column), []).append((cell.x, summary.number.mean))
+    with figure_file(path, PANEL_WIDTH * len(panels), PANEL_HEIGHT) as figure:
+        all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, (dataset, lines) in zip(all_axes, panels.items(), strict=True):
+            rows = list(dict.fromkeys(row for row, _ in lines))
+            for (row, column), points in lines.items():
+                line_style, marker_color = ("-", None) if "+" in column else ("--", "white")
+                axes.plot(
+                    *zip(*sorted(points), strict=True),
+                    color=COLORS[rows.index(row) % len(COLORS)],
+                    linestyle=line_style,
+                    marker="o",
+                    markerfacecolor=marker_color,
+                    label=", ".join(filter(None, (row, column))),
+                )
+            ticks = sorted({x for points in lines.values() for x, _ in points})
+            axes.set_xscale("log")
+            axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+            axes.set_xticks([], minor=True)
+            axes.set(title=dataset if lines else f"{dataset}: no results yet", xlabel=experiment.axis)
+            axes.grid(axis="y", alpha=0.4)
+            axes.legend(handles=axes.get_lines(), loc="upper center", bbox_to_anchor=(0.5, -0.15), frameon=False)

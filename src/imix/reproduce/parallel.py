@@ -1,10 +1,10 @@
 """Runs jobs on several devices at once, each device in its own process."""
 
 import multiprocessing
-import queue
-import signal
+import os
 from collections.abc import Generator, Sequence
-from contextlib import suppress
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +13,8 @@ import torch
 from imix.errors import Interrupted, TrainingError
 from imix.reproduce.jobs import Job
 from imix.reproduce.worker import Outcome, Worker
-from imix.runtime.interrupts import stop_on_sigterm
 
-POLL_SECONDS = 2.0  # interval between checks for dead processes
+_worker: Worker  # in a process of the pool
 
 
 def run_jobs(jobs: Sequence[Job], worker: Worker, devices: Sequence[str]) -> Generator[tuple[Job, Outcome]]:
@@ -28,57 +27,32 @@ def run_jobs(jobs: Sequence[Job], worker: Worker, devices: Sequence[str]) -> Gen
             yield job, replace(worker, device=devices[0]).run(job)
         return
     context = multiprocessing.get_context("spawn")
-    waiting, done = context.Queue(), context.Queue()
-    for index in range(len(jobs)):
-        waiting.put(index)
-    for _ in devices:
-        waiting.put(None)  # tells a process to exit
+    free_devices = context.Queue()
+    for device in devices:
+        free_devices.put(device)
     threads = max(1, torch.get_num_threads() // len(devices))
-    processes = [
-        context.Process(
-            target=_run_worker, args=(replace(worker, device=device, progress=False), jobs, waiting, done, threads)
-        )
-        for device in devices[: len(jobs)]
-    ]
-    for process in processes:
-        process.start()
-    try:
-        for _ in jobs:
-            index, outcome = _next_outcome(done, processes)
-            yield jobs[index], outcome
-    finally:
-        for process in processes:
-            process.terminate()  # a process that is training writes its checkpoint first
-        for process in processes:
-            process.join()
+    other_processes = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(len(devices), context, _start_process, (worker, free_devices, threads)) as pool:
+        futures = {pool.submit(_run, job): job for job in jobs}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BrokenProcessPool as error:
+            raise TrainingError("a worker process died; run the same command again to continue") from error
+        finally:
+            for process in set(multiprocessing.active_children()) - other_processes:
+                process.terminate()  # a process that is training writes its checkpoint first
 
 
-def _next_outcome(done: Any, processes: Sequence[Any]) -> tuple[int, Outcome]:
-    """Wait for the next job to finish. Raises if a process died, because its job would never finish."""
-    while True:
-        with suppress(queue.Empty):
-            index, outcome = done.get(timeout=POLL_SECONDS)
-            if isinstance(outcome, Exception):
-                raise outcome
-            return index, outcome
-        for process in processes:
-            if process.exitcode not in (None, 0):
-                raise TrainingError(
-                    f"worker process {process.pid} died with exit code {process.exitcode}; run the same command again "
-                    "to continue"
-                )
-
-
-def _run_worker(worker: Worker, jobs: Sequence[Job], waiting: Any, done: Any, threads: int) -> None:
-    """Run jobs from the queue until it is empty."""
+def _start_process(worker: Worker, free_devices: Any, threads: int) -> None:
+    """Take one of the devices for all jobs of this process."""
+    global _worker
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _worker = replace(worker, device=free_devices.get(), progress=False)
+
+
+def _run(job: Job) -> Outcome:
     try:
-        with stop_on_sigterm(True):
-            while (index := waiting.get()) is not None:
-                done.put((index, worker.run(jobs[index])))
+        return _worker.run(job)
     except (Interrupted, KeyboardInterrupt):
-        done.put((None, Interrupted("stopped; the runs can be resumed")))
-    except Exception as error:
-        done.put((None, TrainingError(f"{type(error).__name__}: {error}")))
-        raise
+        os._exit(75)  # an exception would only end this job, and the process would start the next one

@@ -1,17 +1,34 @@
 """Training runs with the paper's settings for each data set, and shorter ones.
 
 The settings themselves are part of the data set records (`imix.data.named`). They follow the authors' code wherever
-it differs from the paper, because it produced the numbers; docs/paper.md lists the differences.
+it differs from the paper, because it produced the numbers; docs/paper.md lists the differences. The paper's numbers are
+in paper_numbers.csv.
 """
 
+import csv
 from collections.abc import Sequence
+from dataclasses import replace
+from importlib.resources import files
 from typing import Any
 
-from imix.reproduce.datasets import protocol_for, recipe_for, title_of
-from imix.reproduce.experiment import Cell, Experiment, PaperNumber, Training, with_settings
-from imix.settings import METHODS, DataSettings, Settings
+from imix.data.named import DATASETS, PaperRecipe
+from imix.reproduce.experiment import Cell, Experiment, Number, Training
+from imix.settings import DataSettings, Settings
 
-Paper = tuple[float, ...] | float | None  # a mean and standard deviation, a mean, or nothing
+_lines = (files("imix.reproduce") / "paper_numbers.csv").read_text(encoding="utf-8").splitlines()
+PAPER_NUMBERS = {  # by experiment, row label and column
+    (line["experiment"], line["row"], line["column"]): Number(
+        float(line["mean"]), float(line["std"]) if line["std"] else None
+    )
+    for line in csv.DictReader(_lines)
+}
+
+
+def recipe_for(data: str) -> PaperRecipe:
+    """The paper's recipe for a data set."""
+    recipe = DATASETS[data].recipe
+    assert recipe is not None, f"the paper does not train on {data}"
+    return recipe
 
 
 def training(data: str, method: str, mix: str = "none", fraction: float = 1.0, **settings: Any) -> Training:
@@ -24,58 +41,30 @@ def training(data: str, method: str, mix: str = "none", fraction: float = 1.0, *
 
 
 def build_experiment(
-    name: str, title: str, description: str, cells: Sequence[Cell], short_epochs: int | None = None, **options: Any
+    name: str,
+    title: str,
+    description: str,
+    cells: Sequence[Cell],
+    short_cells: Sequence[Cell] | None = None,
+    short_epochs: int | None = None,
+    **options: Any,
 ) -> Experiment:
-    """An experiment whose short budget, described by `description`, follows from the recipes of its data sets."""
-    short = []
-    for cell in cells:
-        recipe = recipe_for(cell.training.data)
-        settings = recipe.short_settings | ({} if short_epochs is None else {"epochs": short_epochs})
-        short.append(with_settings(cell, settings, recipe.short_data_settings))
-    return Experiment(name, title, tuple(cells), tuple(short), description, **options)
+    """An experiment with the paper's numbers.
+
+    `description` describes the short budget. Its cells follow from the recipes of the data sets, unless given.
+    """
+    numbered = [replace(cell, paper=PAPER_NUMBERS.get((name, cell.label, cell.column))) for cell in cells]
+    if short_cells is None:
+        short_cells = [_shorten(cell, short_epochs) for cell in numbered]
+    return Experiment(name, title, numbered, short_cells, description, **options)
 
 
-def paper_number(value: Paper) -> PaperNumber | None:
-    """A mean, or a mean and a standard deviation, as a `PaperNumber`."""
-    return None if value is None else PaperNumber(*value) if isinstance(value, tuple) else PaperNumber(value)
-
-
-def accuracy_cell(
-    column: str,
-    paper: Paper,
-    data: str,
-    method: str,
-    mix: str = "none",
-    *,
-    row: str = "",
-    eval_data: str = "",
-    **settings: Any,
-) -> Cell:
-    """Build a cell for the accuracy of a run on the data set it was trained on, or on `eval_data`."""
-    eval_data = eval_data or data
-    row = row or title_of(eval_data)
-    return Cell(
-        row, column, training(data, method, mix, **settings), eval_data, protocol_for(eval_data), paper_number(paper)
-    )
-
-
-def pair(
-    data: str, method: str, papers: tuple[Paper, Paper], plain: dict[str, Any], mixed: dict[str, Any], **options: str
-) -> list[Cell]:
-    """A method without and with mixing, each with its own settings."""
-    column = METHODS[method]
-    mix_name = "MixUp" if method == "supervised" else "i-Mix"
-    return [
-        accuracy_cell(column, papers[0], data, method, **plain, **options),
-        accuracy_cell(f"{column} + {mix_name}", papers[1], data, method, **({"mix": "mixup"} | mixed), **options),
-    ]
-
-
-def epochs(plain: int, mixed: int) -> tuple[dict[str, int], dict[str, int]]:
-    """The numbers of epochs without and with mixing, as settings for `pair`."""
-    return {"epochs": plain}, {"epochs": mixed}
+def _shorten(cell: Cell, epochs: int | None) -> Cell:
+    recipe = recipe_for(cell.training.data)
+    settings = recipe.short_settings | ({} if epochs is None else {"epochs": epochs})
+    return cell.with_settings(settings, recipe.short_data_settings)
 
 
 def transfer_row(data: str, eval_data: str) -> str:
     """Return the row label of a run that was trained on `data` and evaluated on `eval_data`."""
-    return f"{title_of(data)} → {title_of(eval_data)}"
+    return f"{DATASETS[data].title} → {DATASETS[eval_data].title}"

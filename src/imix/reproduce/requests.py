@@ -4,10 +4,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
+from imix.data.named import DATASETS
 from imix.errors import InputError, did_you_mean
-from imix.reproduce.ambiguities import Ambiguities
-from imix.reproduce.datasets import is_table
-from imix.reproduce.experiment import Cell, Experiment, with_settings
+from imix.reproduce.experiment import Ambiguities, Cell, Experiment
 from imix.reproduce.figures import FIGURES
 from imix.reproduce.tables import TABLES
 
@@ -42,25 +41,33 @@ def select_requests(
     columns: Sequence[str] = (),
     seeds: int | None = None,
 ) -> list[Request]:
-    """The requested experiments with the selected rows and columns; `seeds=None` uses the budget's number of seeds."""
+    """The requested experiments with the selected rows and columns.
+
+    `seeds=None` uses the paper's number of seeds for the paper's budget, and otherwise one.
+    """
     if budget not in get_args(Budget):
         raise InputError(f"unknown budget {budget!r}; choose from {', '.join(get_args(Budget))}")
     rows, columns = ([names] if isinstance(names, str) else names for names in (rows, columns))
     if seeds is not None and seeds < 1:
         raise InputError(f"`seeds` must be at least 1; got {seeds}")
+    selection = " and ".join(f"{axis} {[*names]}" for axis, names in (("row", rows), ("column", columns)) if names)
     requests = []
-    for experiment in find_experiments(names):
+    for experiment in _find_experiments(names):
         cells = select_cells(experiment, budget, ambiguities, rows, columns)
-        if not cells and "all" not in names:
-            raise InputError(_no_such_cells(experiment, budget, rows, columns))
         if cells:
-            requests.append(Request(experiment, cells, seeds or default_seeds(experiment, budget)))
+            default_seeds = experiment.seeds if budget == "paper" else 1
+            requests.append(Request(experiment, cells, seeds or default_seeds))
+        elif "all" not in names:
+            cells = select_cells(experiment, budget)
+            all_rows, all_columns = [*dict.fromkeys(c.label for c in cells)], [*dict.fromkeys(c.column for c in cells)]
+            choices = f"its rows: {all_rows}; its columns: {all_columns}"
+            raise InputError(f"{experiment.name} has no {selection}; {choices}")
     if not requests:
-        raise InputError(f"no table or figure has {_selection(rows, columns)}")
+        raise InputError(f"no table or figure has {selection}")
     return requests
 
 
-def find_experiments(names: Sequence[str]) -> list[Experiment]:
+def _find_experiments(names: Sequence[str]) -> list[Experiment]:
     """The experiments with these names; "all" selects all of them."""
     choices = f"{', '.join(EXPERIMENTS)}, or all"
     if not names:
@@ -69,7 +76,7 @@ def find_experiments(names: Sequence[str]) -> list[Experiment]:
         if name != "all" and name not in EXPERIMENTS:
             hint = did_you_mean(name, list(EXPERIMENTS))
             raise InputError(f"unknown table or figure {name!r}{hint}; choose from {choices}")
-    return list(EXPERIMENTS.values()) if "all" in names else [EXPERIMENTS[name] for name in dict.fromkeys(names)]
+    return [EXPERIMENTS[name] for name in (EXPERIMENTS if "all" in names else dict.fromkeys(names))]
 
 
 def select_cells(
@@ -80,16 +87,20 @@ def select_cells(
     columns: Sequence[str] = (),
 ) -> list[Cell]:
     """The cells of an experiment at a budget, in the given rows and columns (by default all)."""
-    cells = list(experiment.short_cells if budget == "short" else experiment.cells)
-    if budget == "smoke":
-        cells = [_smoke_cell(cell) for cell in cells]
-    selected = [cell for cell in cells if _matches(cell.label, rows) and (not columns or cell.column in columns)]
-    return [_apply_ambiguities(cell, ambiguities) for cell in selected]
-
-
-def default_seeds(experiment: Experiment, budget: Budget) -> int:
-    """The number of seeds in the paper for the paper's budget, otherwise one."""
-    return experiment.seeds if budget == "paper" else 1
+    selected = []
+    for cell in experiment.short_cells if budget == "short" else experiment.cells:
+        if not _matches(cell.label, rows) or (columns and cell.column not in columns):
+            continue
+        settings, data_settings = dict[str, Any](), dict[str, Any]()
+        if budget == "smoke":
+            settings |= SMOKE_SETTINGS | ({"encoder": "resnet18"} if cell.eval_data == "voc" else {})
+            data_settings |= SMOKE_DATA_SETTINGS
+        if cell.training.settings.mix != "none":
+            settings |= {"per_sample": ambiguities.per_sample, "fold": ambiguities.fold}
+        if DATASETS[cell.training.data].kind == "table":
+            data_settings |= {"standardize": ambiguities.standardize}
+        selected.append(cell.with_settings(settings, data_settings))
+    return selected
 
 
 def _matches(label: str, rows: Sequence[str]) -> bool:
@@ -103,28 +114,3 @@ def _matches(label: str, rows: Sequence[str]) -> bool:
 
     parts = {normalize(part) for part in (label, *re.split(", | → ", label))}
     return not rows or any(normalize(row) in parts for row in rows)
-
-
-def _selection(rows: Sequence[str], columns: Sequence[str]) -> str:
-    return " and ".join(f"{axis} {[*names]}" for axis, names in (("row", rows), ("column", columns)) if names)
-
-
-def _no_such_cells(experiment: Experiment, budget: Budget, rows: Sequence[str], columns: Sequence[str]) -> str:
-    cells = select_cells(experiment, budget)
-    all_rows, all_columns = [*dict.fromkeys(c.label for c in cells)], [*dict.fromkeys(c.column for c in cells)]
-    return f"{experiment.name} has no {_selection(rows, columns)}; its rows: {all_rows}; its columns: {all_columns}"
-
-
-def _smoke_cell(cell: Cell) -> Cell:
-    settings = SMOKE_SETTINGS | ({"encoder": "resnet18"} if cell.eval_data == "voc" else {})
-    return with_settings(cell, settings, SMOKE_DATA_SETTINGS)
-
-
-def _apply_ambiguities(cell: Cell, ambiguities: Ambiguities) -> Cell:
-    return with_settings(
-        cell,
-        {"per_sample": ambiguities.per_sample, "fold": ambiguities.fold}
-        if cell.training.settings.mix != "none"
-        else {},
-        {"standardize": ambiguities.standardize} if is_table(cell.training.data) else {},
-    )

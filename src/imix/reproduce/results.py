@@ -17,15 +17,14 @@ machine, version, date
 import csv
 import io
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from imix.errors import InputError
 from imix.files import locked, write_text
-from imix.reproduce.ambiguities import Ambiguities
-from imix.reproduce.experiment import Cell
+from imix.reproduce.experiment import Ambiguities, Cell, Number
 
 
 @dataclass(frozen=True)
@@ -55,28 +54,23 @@ def read_results(path: Path) -> list[ResultRow]:
     """All lines of a result file; an empty list if the file does not exist."""
     if not path.exists():
         return []
-    parsers: dict[str, Callable[[str], Any]] = {
-        "seed": int,
-        "seconds": float,
-        "value": _optional_float,
-        "best_on_test": _optional_float,
-        "knn": _optional_float,
-    }
     try:
         with open(path, newline="", encoding="utf-8") as file:
-            return [
-                ResultRow(**{name: parsers.get(name, str)(text) for name, text in line.items()})
-                for line in csv.DictReader(file)
-            ]
-    except (TypeError, ValueError) as error:
+            return [_parse(line) for line in csv.DictReader(file)]
+    except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{str(path)!r} is not a result file of this version of imix ({error})") from error
 
 
-def add_results(path: Path, rows: Iterable[ResultRow]) -> None:
-    """Add lines to a result file and replace those with the same key; safe to call from several processes."""
+def _parse(line: dict[str, Any]) -> ResultRow:
+    numbers = {k: float(line[k]) if line[k] else None for k in ("value", "best_on_test", "knn")}
+    return ResultRow(**line | numbers | {"seed": int(line["seed"]), "seconds": float(line["seconds"])})
+
+
+def add_result(path: Path, row: ResultRow) -> None:
+    """Add a line to a result file and replace the one with the same key; safe to call from several processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.parent):
-        by_key = {row.key: row for row in (*read_results(path), *rows)}
+        by_key = {row.key: row for row in (*read_results(path), row)}
         text = io.StringIO()
         writer = csv.DictWriter(text, [field.name for field in fields(ResultRow)], lineterminator="\n")
         writer.writeheader()
@@ -84,37 +78,30 @@ def add_results(path: Path, rows: Iterable[ResultRow]) -> None:
         write_text(path, text.getvalue())
 
 
-def rows_for_cell(results: Iterable[ResultRow], cell: Cell, seeds: int) -> list[ResultRow]:
-    """The lines of one cell, sorted by seed."""
-    names = {cell.training.name(seed) for seed in range(seeds)}
-    rows = [row for row in results if (row.row, row.column) == (cell.label, cell.column) and row.run in names]
-    return sorted(rows, key=lambda row: row.seed)
+def rows_for_cell(results: Iterable[ResultRow], cell: Cell) -> list[ResultRow]:
+    """The lines of one cell: one for each seed."""
+    rows = [row for row in results if (row.row, row.column) == (cell.label, cell.column)]
+    return [row for row in rows if row.run == cell.training.name(row.seed)]
 
 
 class Summary(NamedTuple):
-    """Mean and standard deviation of a cell over seeds, and the mean for the other choice of learning rate."""
+    """A cell's number over seeds, and its mean for the other choice of learning rate."""
 
-    mean: float
-    std: float | None
+    number: Number
     other_mean: float
 
     def __str__(self) -> str:
-        std = "" if self.std is None else f" ± {self.std:.1f}"
-        other = "" if f"{self.other_mean:.1f}" == f"{self.mean:.1f}" else f" ({self.other_mean:.1f})"
-        return f"{self.mean:.1f}{std}{other}"
+        other = f"{self.other_mean:.1f}"
+        return f"{self.number}" + ("" if other == f"{self.number.mean:.1f}" else f" ({other})")
 
 
-def summarize(cell: Cell, results: Iterable[ResultRow], seeds: int, ambiguities: Ambiguities) -> Summary | None:
+def summarize(cell: Cell, results: Iterable[ResultRow], ambiguities: Ambiguities) -> Summary | None:
     """Mean and standard deviation of a cell over its runs; None if there are none."""
-    rows = [row for row in rows_for_cell(results, cell, seeds) if row.value is not None]
+    rows = [row for row in rows_for_cell(results, cell) if row.value is not None]
     if not rows:
         return None
     held_out = [row.value or 0.0 for row in rows]
     on_test = [row.best_on_test or 0.0 for row in rows]
     chosen, other = (on_test, held_out) if ambiguities.choose_on == "test" else (held_out, on_test)
     std = statistics.stdev(chosen) if len(chosen) > 1 else None
-    return Summary(statistics.mean(chosen), std, statistics.mean(other))
-
-
-def _optional_float(text: str) -> float | None:
-    return float(text) if text else None
+    return Summary(Number(statistics.mean(chosen), std), statistics.mean(other))

@@ -9,23 +9,20 @@
 Existing results are not recomputed, so repeating an interrupted command continues it.
 """
 
-import datetime
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from imix._version import __version__
 from imix.errors import InputError, RunFolderBusy, TrainingError
 from imix.reports.figure import require_matplotlib
-from imix.reproduce.ambiguities import Ambiguities
-from imix.reproduce.jobs import Job, all_jobs, remaining_jobs
+from imix.reproduce.experiment import Ambiguities
+from imix.reproduce.jobs import list_jobs
 from imix.reproduce.page import write_pages
 from imix.reproduce.parallel import run_jobs
-from imix.reproduce.requests import Budget, Request, select_requests
-from imix.reproduce.results import ResultRow, add_results
-from imix.reproduce.worker import CellValue, Failure, Outcome, Worker
+from imix.reproduce.requests import Budget, select_requests
+from imix.reproduce.worker import Failure, Worker
 from imix.runtime.device import pick_device
 from imix.runtime.interrupts import stop_on_sigterm
 
@@ -93,8 +90,8 @@ def reproduce(
     index, n_shards = shard
     if not 0 <= index < n_shards:
         raise InputError(f"`shard` must be I/N with I from 0 to N - 1; got {index}/{n_shards}")
-    names_in_shard = {job.name for job in all_jobs(requests)[index::n_shards]}
-    jobs = [job for job in remaining_jobs(requests, out) if job.name in names_in_shard]
+    names_in_shard = {job.name for job in list_jobs(requests)[index::n_shards]}
+    jobs = [job for job in list_jobs(requests, out) if job.name in names_in_shard]
     out.mkdir(parents=True, exist_ok=True)
 
     def log(message: str) -> None:
@@ -106,7 +103,6 @@ def reproduce(
     failures: list[Failure] = []
     with stop_on_sigterm(True), closing(run_jobs(jobs, worker, devices)) as outcomes:
         for n_done, (job, outcome) in enumerate(outcomes, 1):
-            _store_outcome(requests, job, outcome, budget, out)
             failures += outcome.failures
             status = "; ".join([f"{outcome.seconds:.0f} s", *map(str, outcome.failures)])
             log(f"[{n_done}/{len(jobs)}] {job.name}: {status}")
@@ -123,33 +119,3 @@ def _combine(failures: Sequence[Failure], n_jobs: int) -> Failure:
     error_types = (TrainingError, InputError, RunFolderBusy)
     error_type = next(t for t in error_types if any(isinstance(failure, t) for failure in failures))
     return error_type(f"not everything could be reproduced: {reasons}")
-
-
-def _store_outcome(requests: Sequence[Request], job: Job, outcome: Outcome, budget: Budget, out: Path) -> None:
-    """Add the numbers of a job to the result files of all experiments that use them."""
-    date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    for experiment, cells, seeds in requests:
-        results = []
-        for cell in cells:
-            key = cell.metric, cell.eval_data
-            if job.seed >= seeds or cell.training.name(job.seed) != job.name or key not in outcome.values:
-                continue
-            values = CellValue(*(None if value is None else round(value, 3) for value in outcome.values[key]))
-            results.append(
-                ResultRow(
-                    row=cell.label,
-                    column=cell.column,
-                    seed=job.seed,
-                    budget=budget,
-                    value=values.value,
-                    best_on_test=values.best_on_test,
-                    knn=values.knn,
-                    run=job.name,
-                    seconds=round(outcome.seconds, 1),
-                    machine=outcome.machine,
-                    version=__version__,
-                    date=date,
-                )
-            )
-        if results:
-            add_results(out / f"{experiment.name}.csv", results)

@@ -1,5 +1,6 @@
 """Runs one job: a training run and its measurements."""
 
+import datetime
 import json
 import platform
 import time
@@ -9,44 +10,37 @@ from typing import Any, NamedTuple
 
 import torch
 
+from imix._version import __version__
+from imix.data.named import DATASETS
 from imix.detection import Detection
 from imix.errors import InputError, RunFolderBusy, TrainingError
 from imix.evaluation import KNN, Linear, PInv, Result, evaluate
 from imix.probes.run_data import load_for_run
 from imix.reports.maps import draw_map
-from imix.reproduce.datasets import dataset_folder, is_image_data
-from imix.reproduce.experiment import Measurement
+from imix.reproduce.experiment import Cell
 from imix.reproduce.fake_data import fake_data, fake_voc
-from imix.reproduce.jobs import Job
+from imix.reproduce.jobs import Job, dataset_folder
 from imix.reproduce.requests import Budget
+from imix.reproduce.results import ResultRow, add_result
 from imix.run import Run, load_run
 from imix.runtime.device import pick_device
+from imix.settings import DataSettings
 from imix.train.pretrain import pretrain
 
 MAP_CLASSES, MAP_SAMPLES = 10, 2000
 Failure = InputError | TrainingError | RunFolderBusy
 
 
-class CellValue(NamedTuple):
-    """The numbers of a cell, as in `ResultRow`."""
-
-    value: float | None = None
-    best_on_test: float | None = None
-    knn: float | None = None
-
-
 class Outcome(NamedTuple):
-    """The result of a job: the numbers by (metric, data set), and the errors of what failed."""
+    """The errors of what failed in a job, and the time it took."""
 
-    values: dict[tuple[str, str], CellValue]
     failures: list[Failure]
     seconds: float
-    machine: str
 
 
 @dataclass(frozen=True)
 class Worker:
-    """Runs jobs on a device. Runs and maps are written to `out`; data sets are read from `data_dir`."""
+    """Runs jobs on a device. Runs, results and maps are written to `out`; data sets are read from `data_dir`."""
 
     out: Path
     budget: Budget = "short"
@@ -55,62 +49,77 @@ class Worker:
     progress: bool = True
 
     def run(self, job: Job) -> Outcome:
-        """Train, unless the run is finished, and make the measurements that are missing."""
-        folder = self.out / "runs" / job.name
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        """Train, unless the run is finished, make the measurements, and add the numbers to the result files."""
         start = time.monotonic()
-        values: dict[tuple[str, str], CellValue] = {}
-        failures: list[Failure] = []
-        device = self._device(job)
+        numbers = []
+        failures: dict[str, Failure] = {}
+        device = job.training.settings.device
+        device = self.device if device == "auto" else device
         try:
-            run = self._train(job, folder, device)
-            for measurement in job.measurements:
+            run = self._train(job, device)
+            for experiment, cell in job.cells:
                 try:
-                    values |= self._measure(run, measurement, device)
+                    numbers.append((experiment, cell, self._measure(run, cell, device)))
                 except InputError as error:  # for example missing data; the other measurements can still be made
-                    failures.append(error)
+                    failures[str(error)] = error
         except (InputError, TrainingError, RunFolderBusy) as error:
-            failures.append(error)
+            failures[str(error)] = error
+        seconds = time.monotonic() - start
         torch_device = pick_device(device)
-        is_gpu = torch_device.type == "cuda"
-        machine = torch.cuda.get_device_name(torch_device) if is_gpu else f"CPU ({platform.machine()})"
-        return Outcome(values, failures, time.monotonic() - start, machine)
+        machine = (
+            torch.cuda.get_device_name(torch_device) if torch_device.type == "cuda" else f"CPU ({platform.machine()})"
+        )
+        for experiment, cell, (value, best_on_test, knn) in numbers:
+            row = ResultRow(
+                row=cell.label,
+                column=cell.column,
+                seed=job.seed,
+                budget=self.budget,
+                value=value,
+                best_on_test=best_on_test,
+                knn=knn,
+                run=job.name,
+                seconds=round(seconds, 1),
+                machine=machine,
+                version=__version__,
+                date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+            )
+            add_result(self.out / f"{experiment}.csv", row)
+        return Outcome(list(failures.values()), seconds)
 
-    def _train(self, job: Job, folder: Path, device: str) -> Run:
+    def _train(self, job: Job, device: str) -> Run:
+        folder = self.out / "runs" / job.name
         if (folder / "encoder.safetensors").exists():
             return load_run(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         training = job.training
         settings = replace(training.settings, seed=job.seed, device=device)
-        data_settings = replace(training.data_settings, data_dir=self._data_dir(training.data))
-        data: Any = fake_data(training.data, data_settings) if self.budget == "smoke" else training.data
+        data, data_dir = self._locate(training.data, training.data_settings)
+        data_settings = replace(training.data_settings, data_dir=data_dir)
         return pretrain(data, settings, data_settings, out=folder, resume=True, progress=self.progress)
 
-    def _measure(self, run: Run, measurement: Measurement, device: str) -> dict[tuple[str, str], CellValue]:
-        """Make one measurement; returns every number a cell may take from it."""
-        protocol, data_name = measurement
+    def _measure(self, run: Run, cell: Cell, device: str) -> list[float | None]:
+        """The numbers of a cell, as in `ResultRow`: value, best_on_test and knn."""
+        protocol, data = cell.measurement
         if protocol == "map":
-            self._draw_map(run, data_name, device)
-            return {("map", data_name): CellValue()}
-        result = self._evaluate(run, protocol, data_name, device)
-        if protocol == "detection":
-            return {(name, data_name): CellValue(100 * value, 100 * value) for name, value in result.metrics.items()}
-        if protocol == "linear":
-            train_accuracy = 100 * result.metrics["train_accuracy"]
-            knn = 100 * self._evaluate(run, "knn", data_name, device).value
-            accuracy = CellValue(100 * result.value, 100 * result.metrics["paper_accuracy"], knn)
-            return {("linear", data_name): accuracy, ("training", data_name): CellValue(train_accuracy, train_accuracy)}
-        return {(protocol, data_name): CellValue(result.scaled, result.scaled)}
+            self._draw_map(run, data, device)
+            return [None, None, None]
+        result = self._evaluate(run, protocol, data, device)
+        if cell.metric == "linear":
+            knn = self._evaluate(run, "knn", data, device)
+            return [round(100 * value, 3) for value in (result.value, result.metrics["paper_accuracy"], knn.value)]
+        metric = {"training": "train_accuracy"}.get(cell.metric, cell.metric)
+        value = result.scaled if protocol == metric else 100 * result.metrics[metric]
+        return [round(value, 3), round(value, 3), None]
 
     def _evaluate(self, run: Run, protocol: str, data_name: str, device: str) -> Result:
-        """Evaluate, or return the stored result of the same evaluation from before an interruption."""
-        assert run.path is not None
-        random_crops = protocol == "linear" and is_image_data(data_name)
-        restandardize = is_image_data(data_name) and data_name != run.config.data.name
+        """Evaluate, or return the stored result of the same evaluation, for another cell or before an interruption."""
+        is_images = DATASETS[data_name].kind == "images"
+        random_crops = protocol == "linear" and is_images
+        restandardize = is_images and data_name != run.config.data.name
         hyperparameters = self._hyperparameters(protocol, data_name)
-        data_dir = self._data_dir(data_name)
-        if data_name == "voc" and self.budget == "smoke":
-            data_dir = str(fake_voc(self.out / "fake-voc"))
         expected = {} if hyperparameters is None else json.loads(json.dumps(asdict(hyperparameters)))
+        data, data_dir = self._locate(data_name)
         for result in run.evaluations:
             same_data = result.protocol == protocol and result.data in (data_name, data_dir)
             same_options = (bool(result.random_crops), result.restandardized) == (random_crops, restandardize)
@@ -118,7 +127,7 @@ class Worker:
                 return result
         return evaluate(
             run,
-            self._data(data_name),
+            data,
             protocol,
             data_dir=data_dir,
             random_crops=random_crops,
@@ -143,18 +152,17 @@ class Worker:
     def _draw_map(self, run: Run, data_name: str, device: str) -> None:
         """Draw a map of ten classes, spread evenly over all classes if there are more."""
         assert run.path is not None
-        data = load_for_run(run, self._data(data_name), data_dir=self._data_dir(data_name))
+        data, data_dir = self._locate(data_name)
+        data = load_for_run(run, data, data_dir=data_dir)
         classes = data.display_names[:: max(1, len(data.display_names) // MAP_CLASSES)][:MAP_CLASSES]
         path = self.out / "maps" / f"{run.path.name}-{data_name}.svg"
         path.parent.mkdir(exist_ok=True)
         draw_map(run, path, data, samples=MAP_SAMPLES, classes=classes, device=device)
 
-    def _device(self, job: Job) -> str:
-        return self.device if job.training.settings.device == "auto" else job.training.settings.device
-
-    def _data(self, name: str) -> Any:
-        return fake_data(name) if self.budget == "smoke" and name != "voc" else name
-
-    def _data_dir(self, name: str) -> str | None:
-        """The folder with a data set's files; None if it is downloaded or replaced by fake data."""
-        return None if self.budget == "smoke" else dataset_folder(name, self.data_dir)
+    def _locate(self, name: str, data_settings: DataSettings = DataSettings()) -> tuple[Any, str | None]:
+        """A data set's name, or fake data, and the folder with its files, unless it is downloaded."""
+        if self.budget != "smoke":
+            return name, dataset_folder(name, self.data_dir)
+        if name == "voc":
+            return name, str(fake_voc(self.out / "fake-voc"))
+        return fake_data(name, data_settings), None
