@@ -177,7 +177,7 @@ def evaluate(
     result = Result(
         protocol or "none",
         dataset.name,
-        {"majority_accuracy": majority_accuracy(dataset)} if needs_labels and protocol else {},
+        {"majority_accuracy": majority_accuracy(dataset)} if needs_labels else {},
         {},
         split,
         label=dataset.settings.label if needs_labels else None,

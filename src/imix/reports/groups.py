@@ -18,7 +18,7 @@ from imix.settings import METHODS, RESUME_SAFE_SETTINGS
 # These mostly follow from other settings, so a group name mentions them only if nothing else differs.
 DERIVED_SETTINGS = ("samples", "shape", "clip", "table", "table_values", "fingerprint", "weights")
 OPTIONAL_SETTINGS = ("label", "test", *DERIVED_SETTINGS)  # empty means absent; for other settings it means the default
-INPUTS_SUFFIX = " (inputs)"  # end of the column name of a result of `evaluate(..., inputs=True)`
+INPUTS_SUFFIX = " (inputs)"  # end of the column name of a result of the inputs
 # Results stay comparable if they differ in these.
 IRRELEVANT_HYPERPARAMETERS = ("checkpoint_minutes", "seed")
 
@@ -164,7 +164,7 @@ def _results_by_column(runs: Sequence[Run]) -> list[dict[str, Result]]:
 
     If results with the same name used different hyperparameters, their column names state those hyperparameters.
     """
-    results = [run.evaluations for run in runs]
+    results = [[result for result in run.evaluations if _has_column(result)] for run in runs]
     all_results = [result for run_results in results for result in run_results]
     used = [path for result in all_results for path in (result.data, result.split.test_file) if path]
     paths = _short_paths([*(run.config.data.name for run in runs), *used])
@@ -176,9 +176,16 @@ def _results_by_column(runs: Sequence[Run]) -> list[dict[str, Result]]:
         name, used = _column_name(result, runs, paths), _protocol_settings(result)
         differing = [key for key in differences(variants[name]) if key in used]
         settings = [format_setting(key, "none" if used[key] == [] else used[key]) for key in differing]
-        return ", ".join([name, *settings]) + (INPUTS_SUFFIX if result.inputs else "")
+        return ", ".join([name, *settings]) + (
+            "" if result.representation == "features" else f" ({result.representation})"
+        )
 
     return [{column(result): result for result in run_results} for run_results in results]
+
+
+def _has_column(result: Result) -> bool:
+    """Whether a result is shown in the table: those with all labels, except the most frequent class, which is a row."""
+    return result.labels_per_class is None and result.protocol not in ("majority", "no labels")
 
 
 def _column_name(result: Result, runs: Sequence[Run], paths: Mapping[str, str]) -> str:
@@ -205,10 +212,9 @@ def _protocol_settings(result: Result) -> dict[str, Any]:
 
 def evaluate_if_needed(run: Run) -> None:
     """Evaluate a run that has no results yet, if its data can be loaded and has labels."""
-    if run.path is None or any(not result.inputs for result in run.evaluations):
+    if run.path is None or any(result.representation == "features" for result in run.evaluations):
         return
     try:
-        for protocol in ("linear", "knn", "fed"):
-            print(evaluate(run, protocol=protocol), file=sys.stderr, flush=True)
+        print(evaluate(run, labels_per_class=(), trees=False), file=sys.stderr, flush=True)
     except InputError as error:
         print(f"{run.path} was not evaluated: {error}. To include results, run imix evaluate first", file=sys.stderr)

@@ -27,7 +27,9 @@ CURVES = {  # metric -> title of its plot
     "uniformity": "Uniformity (lower: samples are more spread out)",
 }
 PROTOCOLS = {  # protocol -> what its number means
-    "linear": "test accuracy of a linear classifier trained on the frozen features",
+    "linear": "test accuracy of L2-regularized logistic regression on the frozen features",
+    "linear-paper": "test accuracy of a linear classifier trained by SGD on the frozen features, as in the paper",
+    "trees": "test accuracy of gradient boosting or extremely randomized trees",
     "knn": "test accuracy of k-nearest-neighbor classification on the frozen features",
     "pinv": "test accuracy of a linear classifier fitted with the pseudoinverse of the frozen features",
     "fed": "Fréchet distance between the features of training and test samples (lower is better)",

@@ -89,7 +89,8 @@ class Cell:
     @property
     def measurement(self) -> tuple[str, str]:
         """The measurement that yields this number: a protocol of `imix.evaluate`, or "map", and the data set."""
-        protocols = {"training": "linear", "ap": "detection", "ap50": "detection", "ap75": "detection"}
+        linear, detection = dict.fromkeys(["linear", "training"], "linear-paper"), ("ap", "ap50", "ap75")
+        protocols = linear | dict.fromkeys(detection, "detection")
         return protocols.get(self.metric, self.metric), self.eval_data
 
     @property

@@ -63,7 +63,9 @@ def estimate_hours(job: Job) -> float:
     views = DATASETS[data].n_train * data_settings.fraction * settings.epochs * views_per_sample
     if DATASETS[data].kind == "images":  # a forward pass costs a third of a training step
         views += sum(
-            LINEAR_EPOCHS / 3 * DATASETS[data].n_train for protocol, data in job.measurements if protocol == "linear"
+            LINEAR_EPOCHS / 3 * DATASETS[data].n_train
+            for protocol, data in job.measurements
+            if protocol == "linear-paper"
         )
     return views / speed / 3600
 

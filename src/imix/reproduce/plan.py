@@ -75,11 +75,12 @@ def _measurement_commands(run: str, protocol: str, data: str, is_transfer: bool,
         return [shlex.join(["imix", "map", run, *flags, "--out", f"{run}-{data}.svg"])]
     if is_transfer and is_images:
         flags.append("--restandardize")
-    if protocol != "linear":
+    if protocol != "linear-paper":
         return [shlex.join(["imix", "evaluate", run, "--protocol", protocol, *flags])]
-    linear = shlex.join(["imix", "evaluate", run, *flags, *(["--random-crops"] if is_images else [])])
+    crops = ["--random-crops"] if is_images else []
+    linear = shlex.join(["imix", "evaluate", run, "--protocol", protocol, *flags, *crops])
     if data.startswith("imagenet"):
-        linear += "  # in Python: hyperparameters=Linear(lrs=(30,), milestones=(60, 80), decay=0.1)"
+        linear += "  # in Python: hyperparameters=LinearPaper(lrs=(30,), milestones=(60, 80), decay=0.1)"
     return [linear, shlex.join(["imix", "evaluate", run, "--protocol", "knn", *flags])]
 
 

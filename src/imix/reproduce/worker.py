@@ -14,7 +14,7 @@ from imix._version import __version__
 from imix.data.named import DATASETS
 from imix.detection import Detection
 from imix.errors import InputError, RunFolderBusy, TrainingError
-from imix.evaluation import KNN, Linear, PInv, Result, evaluate
+from imix.evaluation import KNN, LinearPaper, PInv, Result, evaluate
 from imix.probes.run_data import load_for_run
 from imix.reports.maps import draw_map
 from imix.reproduce.experiment import Cell
@@ -115,7 +115,7 @@ class Worker:
     def _evaluate(self, run: Run, protocol: str, data_name: str, device: str) -> Result:
         """Evaluate, or return the stored result of the same evaluation, for another cell or before an interruption."""
         is_images = DATASETS[data_name].kind == "images"
-        random_crops = protocol == "linear" and is_images
+        random_crops = protocol == "linear-paper" and is_images
         restandardize = is_images and data_name != run.config.data.name
         hyperparameters = self._hyperparameters(protocol, data_name)
         expected = {} if hyperparameters is None else json.loads(json.dumps(asdict(hyperparameters)))
@@ -123,7 +123,8 @@ class Worker:
         for result in run.evaluations:
             same_data = result.protocol == protocol and result.data in (data_name, data_dir)
             same_options = (bool(result.random_crops), result.restandardized) == (random_crops, restandardize)
-            if same_data and same_options and result.hyperparameters == expected and not result.inputs:
+            same_options &= result.representation == "features" and result.labels_per_class is None
+            if same_data and same_options and result.hyperparameters == expected:
                 return result
         return evaluate(
             run,
@@ -143,11 +144,11 @@ class Worker:
                 quick = Detection(iterations=2, batch_size=2, warmup=1, milestones=(1,), precise_bn=1)
                 return replace(quick, min_sizes=(64,), test_size=64, max_size=96, regions=16)
             return Detection(iterations=2000, milestones=(1500, 1800)) if self.budget == "short" else Detection()
-        if protocol == "linear" and self.budget == "smoke":
-            return Linear(epochs=2, milestones=(1,))
-        if protocol == "linear" and data_name.startswith("imagenet"):
-            return Linear(lrs=(30,), milestones=(60, 80), decay=0.1)
-        return {"linear": Linear(), "knn": KNN(), "pinv": PInv()}.get(protocol)
+        if protocol == "linear-paper" and self.budget == "smoke":
+            return LinearPaper(epochs=2, milestones=(1,))
+        if protocol == "linear-paper" and data_name.startswith("imagenet"):
+            return LinearPaper(lrs=(30,), milestones=(60, 80), decay=0.1)
+        return {"linear-paper": LinearPaper(), "knn": KNN(), "pinv": PInv()}.get(protocol)
 
     def _draw_map(self, run: Run, data_name: str, device: str) -> None:
         """Draw a map of ten classes, spread evenly over all classes if there are more."""
