@@ -75,8 +75,8 @@ class NumericColumn:
         """Number of features that encode the column."""
         return len(self.parts) + self.has_missing
 
-    def encode(self, column: Any, features: np.ndarray) -> None:
-        """Write the scaled values, with the median for missing ones, and the indicator to `features` (N, width)."""
+    def encode(self, column: Any) -> np.ndarray:
+        """Scale the values, fill missing ones with the median and append the indicator, if any: (width, N)."""
         values = _numeric_values(self.kind, column, self.parts)
         median, mean, std = (np.array(each)[:, None] for each in (self.median, self.mean, self.std))
         missing = np.isnan(values)
@@ -87,8 +87,7 @@ class NumericColumn:
         if not finite.all():
             row = int((~finite).any(0).argmax())
             raise InputError(f"column {self.name!r} has values that are too large, the first in row {row}")
-        features[:, : len(scaled)] = scaled.T
-        features[:, len(scaled) :] = missing[:1].T
+        return np.concatenate([scaled, missing[:1]], dtype=np.float32) if self.has_missing else scaled
 
 
 @dataclass(frozen=True)
@@ -125,13 +124,11 @@ class CategoricalColumn:
         """Number of features that encode the column."""
         return len(self.values)
 
-    def encode(self, column: Any, features: np.ndarray) -> None:
-        """Set `features` (N, width), which are 0, to one-hot vectors; values that were not seen in training stay 0."""
+    def encode(self, column: Any) -> np.ndarray:
+        """Positions (N,) of the ones in the one-hot vectors; -1 for a value that was not seen in training."""
         codes, names = to_codes(column, self.numeric)
         index = {value: i for i, value in enumerate(self.values)}
-        positions = np.array([index.get(name, -1) for name in names])[codes]
-        known = np.flatnonzero(positions >= 0)
-        features[known, positions[known]] = 1
+        return np.array([index.get(name, -1) for name in names])[codes]
 
 
 Column = NumericColumn | CategoricalColumn

@@ -235,8 +235,12 @@ def _convert_text(column: Any, decimal_marks: str) -> Any:
             raise pa.ArrowInvalid("no decimal commas")
         return pc.replace_substring(text, ",", ".").cast(pa.float64())
 
+    def from_clock(text: Any) -> Any:
+        dates = pc.binary_join_element_wise(pa.scalar("1970-01-01", text.type), text, pa.scalar(" ", text.type))
+        return dates.cast(pa.timestamp("s")).cast(pa.time32("s"))
+
     types = (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("s"), pa.timestamp("us"))
-    conversions: list[Callable[[Any], Any]] = [from_commas, *(lambda text, t=t: text.cast(t) for t in types)]
+    conversions: list[Callable[[Any], Any]] = [from_commas, *(lambda text, t=t: text.cast(t) for t in types), from_clock]
     for convert in conversions:
         try:
             convert(trim(column.slice(0, 1000)))

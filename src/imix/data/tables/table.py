@@ -13,6 +13,8 @@ from imix.errors import InputError, first_line
 from imix.settings import COLUMN_KINDS
 from imix.typed_json import build
 
+COLUMNS_AT_A_TIME = 16  # a cache line; writing single columns into the rows of a matrix would be slow
+
 
 @dataclass(frozen=True)
 class Table:
@@ -98,10 +100,21 @@ class Table:
         """
         self._check_columns(frame)
         features = np.zeros((frame.rows, self.width), np.float32)
-        start = 0
-        for column in self.columns:
+
+        def encode(column: Column) -> np.ndarray:
             with column_errors(column.name, column.kind), np.errstate(all="ignore"):
-                column.encode(frame.column(column.name), features[:, start : start + column.width])
+                return column.encode(frame.column(column.name))
+
+        numeric = [column for column in self.columns if isinstance(column, NumericColumn)]
+        start = 0
+        for i in range(0, len(numeric), COLUMNS_AT_A_TIME):
+            block = np.concatenate([encode(column) for column in numeric[i : i + COLUMNS_AT_A_TIME]])
+            features[:, start : start + len(block)] = block.T
+            start += len(block)
+        for column in self.columns[len(numeric) :]:
+            categories = encode(column)
+            known = np.flatnonzero(categories >= 0)
+            features[known, start + categories[known]] = 1
             start += column.width
         return features
 
