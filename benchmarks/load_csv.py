@@ -1,14 +1,17 @@
-"""Time and memory of reading a CSV file with imix, against pandas.
+"""Time and memory of reading CSV files into float32 rows with imix, against pandas.
 
-    python benchmarks/load_csv.py --rows 10500000
+    python benchmarks/load_csv.py
 
-The default file has the size of Higgs: 10.5 million rows of 28 numbers and a label, 8 GB, written to a temporary
-folder. pandas reads the same file and converts its numbers to float32. Memory is the peak of the process's anonymous
-pages, without mapped files.
+Three files of random numbers are written to a temporary folder: 1 GB with the columns of Higgs (28 numbers and a
+label), one with 5,000 columns and one with 100,000. pandas reads the same file and converts its numbers to float32;
+imix also infers the kinds of the columns and standardizes them. Each read runs in its own process; the readers take
+turns. Times are those of the read without imports, the median of the repeats. Memory is the peak of the process's
+anonymous pages, without mapped files.
 """
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -16,45 +19,47 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 from timing import format_table
 
-COLUMNS = 28
 READERS = {
     "imix": """
-import imix.data
-data = imix.data.load(path, imix.DataSettings(label="label"))
-assert data.train.inputs.shape[1] == 28, data.table
+import imix, polars, pyarrow.compute
+from imix.data import load
+start = time.monotonic()
+data = load(path, imix.DataSettings(label="label"))
+rows = data.train.inputs
 """,
     "pandas": """
 import pandas, numpy
+start = time.monotonic()
 frame = pandas.read_csv(path)
 labels = frame.pop("label").to_numpy()
 rows = frame.to_numpy(dtype=numpy.float32)
 """,
 }
+FILES = {  # rows, columns, format of a number
+    "1 GB, 28 columns": (1_400_000, 28, "%.18e"),
+    "5,000 columns": (1_000, 5_000, "%.6f"),
+    "100,000 columns": (100, 100_000, "%.6f"),
+}
 
 
-def write_csv(path: Path, rows: int, block: int = 250_000) -> None:
-    """Write random numbers with 18 decimals, as in UCI's file."""
-    import numpy as np
-
+def write_csv(path: Path, rows: int, columns: int, number_format: str) -> None:
+    """Write a label and random numbers; a part of the rows is repeated."""
     rng = np.random.default_rng(0)
+    numbers = np.char.mod(number_format, rng.normal(size=(min(rows, 2000), columns))).tolist()
+    lines = [",".join(row) for row in numbers]
     with open(path, "w") as file:
-        file.write(",".join(["label", *(f"f{column}" for column in range(COLUMNS))]) + "\n")
-        for start in range(0, rows, block):
-            count = min(block, rows - start)
-            numbers = np.char.mod("%.18e", rng.normal(size=(2000, COLUMNS))).tolist()
-            lines = [",".join(row) for row in numbers]
-            indices = rng.integers(0, len(lines), count).tolist()
-            labels = rng.integers(0, 2, count).tolist()
-            file.writelines(f"{label:.18e},{lines[i]}\n" for label, i in zip(labels, indices, strict=True))
+        file.write(",".join(["label", *(f"f{column}" for column in range(columns))]) + "\n")
+        choices = zip(rng.integers(0, 2, rows).tolist(), rng.integers(0, len(lines), rows).tolist(), strict=True)
+        file.writelines(f"{label},{lines[i]}\n" for label, i in choices)
 
 
-def measure(reader: str, path: Path) -> dict[str, object]:
-    """Return the time and peak memory of a reader, in a separate process."""
-    code = f"path = {str(path)!r}\n{READERS[reader]}"
-    start = time.monotonic()
-    process = subprocess.Popen([sys.executable, "-c", code])
+def measure(reader: str, path: Path) -> tuple[float, float]:
+    """Return the seconds and the peak memory in GiB of a reader, in a separate process."""
+    code = f"import time\npath = {str(path)!r}\n{READERS[reader]}\nprint(time.monotonic() - start)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     peak = 0
 
     def watch_memory() -> None:
@@ -70,28 +75,42 @@ def measure(reader: str, path: Path) -> dict[str, object]:
 
     thread = threading.Thread(target=watch_memory)
     thread.start()
-    exit_code = process.wait()
+    output, _ = process.communicate()
     thread.join()
-    if exit_code:
-        raise SystemExit(f"{reader} failed with exit code {exit_code}")
-    return {"reader": reader, "seconds": round(time.monotonic() - start, 1), "GiB": round(peak / 2**20, 2)}
+    if process.returncode:
+        raise SystemExit(f"{reader} failed with exit code {process.returncode}")
+    return float(output), peak / 2**20
 
 
 def main() -> None:
-    """Write the file and read it with both; print a line of JSON for each reader, and a table."""
+    """Write the files and read each with both readers in turn; print a line of JSON for each read, and a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=10_500_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of rows")
     args = parser.parse_args()
+    table = []
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "higgs.csv"
-        write_csv(path, args.rows)
-        print(json.dumps({"rows": args.rows, "GB": round(path.stat().st_size / 1e9, 2)}), flush=True)
-        rows = []
-        for reader in READERS:
-            measured = measure(reader, path)
-            print(json.dumps(measured), flush=True)
-            rows.append([*measured.values()])
-        print(format_table([*measured], rows))
+        for name, (rows, columns, number_format) in FILES.items():
+            path = Path(folder) / "numbers.csv"
+            write_csv(path, max(2, int(rows * args.scale)), columns, number_format)
+            results: dict[str, list[tuple[float, float]]] = {reader: [] for reader in READERS}
+            for _ in range(args.repeats):
+                for reader in READERS:
+                    seconds, memory = measure(reader, path)
+                    results[reader].append((seconds, memory))
+                    line = {
+                        "file": name,
+                        "MB": path.stat().st_size >> 20,
+                        "reader": reader,
+                        "seconds": round(seconds, 2),
+                    }
+                    print(json.dumps(line | {"GiB": round(memory, 2)}), flush=True)
+            times = {reader: statistics.median(seconds for seconds, _ in results[reader]) for reader in READERS}
+            for reader in READERS:
+                memory = max(memory for _, memory in results[reader])
+                ratio = times[reader] / times["pandas"]
+                table.append([name, reader, f"{times[reader]:.2f}", f"{ratio:.2f}", f"{memory:.2f}"])
+    print(format_table(["file", "reader", "seconds", "times pandas", "GiB"], table))
 
 
 if __name__ == "__main__":

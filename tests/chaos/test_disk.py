@@ -172,21 +172,6 @@ def test_a_file_of_features_is_complete_or_absent(data, tmp_path, name):
     assert run_command(*arguments, folder=tmp_path).code == 0
 
 
-def test_a_full_temporary_folder_is_not_reported_as_a_bad_table(tmp_path):
-    rows = "".join(f"{i * 0.37},{i % 7}\n" for i in range(20_000))
-    (tmp_path / "t.csv").write_text("a,b\n" + rows)
-    (tmp_path / "temporary").mkdir()
-    result = run_command(
-        *("pretrain", tmp_path / "t.csv", "--out", tmp_path / "run"),
-        folder=tmp_path,
-        environment={"TMPDIR": str(tmp_path / "temporary")},
-        prepare=(limit_file_size, 10_000),
-    )
-    assert (result.code, "Traceback" in result.stderr) == (EXIT_FAILURE, False), result.stderr
-    assert re.search(r"cannot write '.*/imix-.*\.arrow': .*\(it needs ", result.last_line), result.stderr
-    assert not list((tmp_path / "temporary").iterdir())
-
-
 def test_os_errors_become_storage_errors_and_other_errors_are_not_changed(tmp_path):
     with pytest.raises(StorageError, match=r"it needs 2\.0 kB"), storage_errors(tmp_path / "x", 2000):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -1,6 +1,5 @@
 """Loads data for an existing run, with the same data options as in training."""
 
-import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -74,8 +73,8 @@ def source_frames(data: Any, dataset: Data, names: Sequence[str]) -> list[Frame]
         frames = [read_frames(Path(file), as_text)[0] for file in files]
     else:
         frames = [as_frame(data, "the data")]
-    for frame, name in itertools.product(frames, names):
-        frame.check_column(name)
+    for frame in frames:
+        frame.check_columns(names)
     return frames
 
 

@@ -1,5 +1,6 @@
 """Code shared by the Higgs subsets: random training rows, and UCI's test split (the last 500,000 rows)."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,14 +34,12 @@ def load_higgs(data_settings: DataSettings, n_train: int) -> "RawData":
     import numpy as np
 
     from imix.data.arrays import RawData
-    from imix.data.tables.frame import Frame
 
     if data_settings.data_dir is None:
         raise InputError(f"download {FILES[0]} of UCI's data set 280 (2.6 GB) and pass its folder as `data_dir`")
     frame = read_uci_file(find_file(data_settings.data_dir, FILES), N_FEATURES + 1, min_rows=N_TEST + n_train)
-    label, *features = frame.columns
     first_test_row = frame.rows - N_TEST
     rows = np.sort(np.random.default_rng(SEED).choice(first_test_row, n_train, replace=False))
-    y = int_labels(frame.column(label).to_numpy(), Path(frame.name))
-    x = Frame(frame.name, tuple(features), frame.rows, frame.read, all_numeric=True)
+    y = int_labels(frame.column("0").to_numpy(), Path(frame.name))
+    x = replace(frame, data=frame.data.drop_columns("0"), all_numeric=True)
     return RawData(x.take(rows), y[rows], x.slice(first_test_row, frame.rows), y[first_test_row:])

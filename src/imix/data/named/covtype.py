@@ -36,17 +36,17 @@ def load(data_settings: DataSettings) -> "RawData":
     import pyarrow as pa
 
     from imix.data.arrays import RawData
-    from imix.data.tables.frame import Frame
+    from imix.data.tables.frame import as_frame
 
     x, y = _read_file(data_settings.data_dir) if data_settings.data_dir else _download()
-    columns = {name: pa.chunked_array([x[:, i]]) for i, name in enumerate(NUMERIC_COLUMNS)}
+    columns = {name: pa.array(x[:, i]) for i, name in enumerate(NUMERIC_COLUMNS)}
     start = len(NUMERIC_COLUMNS)
     for name, n_categories in CATEGORICAL_COLUMNS.items():
         codes = x[:, start : start + n_categories].argmax(1)  # exactly one of the columns is 1 in every row
         categories = [str(i + 1) for i in range(n_categories)]  # includes those that no training row has
-        columns[name] = pa.chunked_array([pa.DictionaryArray.from_arrays(codes, categories)])
+        columns[name] = pa.DictionaryArray.from_arrays(codes, categories)
         start += n_categories
-    frame = Frame("covtype", tuple(columns), len(x), columns.__getitem__)
+    frame = as_frame(pa.table(columns), "covtype")
     return RawData(frame.slice(0, N_TRAIN), y[:N_TRAIN], frame.slice(N_TRAIN, len(x)), y[N_TRAIN:])
 
 

@@ -1,10 +1,10 @@
 """Columns of a table: infers the kind of a column, fits it to the training rows, and encodes new values as numbers.
 
 A `NumericColumn` (kind numeric, boolean or datetime) becomes one scaled number, or one per part of a date. If training
-rows had missing values, it also gets an indicator. A `CategoricalColumn` becomes a one-hot vector. Both use
-scikit-learn's StandardScaler and OneHotEncoder, and keep the fitted state as plain values for the run's JSON.
+rows had missing values, it also gets an indicator. A `CategoricalColumn` becomes a one-hot vector.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +16,11 @@ from imix.data.tables.values import (
     has_fractions,
     is_numeric_column,
     is_numeric_type,
+    is_text,
+    to_codes,
     to_datetime_parts,
     to_numbers,
-    to_text,
+    trim,
 )
 from imix.errors import InputError
 
@@ -46,27 +48,27 @@ class NumericColumn:
 
         Booleans are not scaled. Of a date, the parts that vary are kept.
         """
-        from sklearn.preprocessing import StandardScaler
+        import polars as pl
 
         parts: tuple[str, ...] = DATETIME_PARTS if kind == "datetime" else ("",)
         values = _numeric_values(kind, train, parts)
-        present = ~np.isnan(values[:, 0])
+        present = ~np.isnan(values[0])
         if not present.any():
             raise InputError(f"column {name!r} has no values; exclude it with `columns={{{name!r}: 'drop'}}`")
+        has_missing = not bool(present.all())
+        values = values[:, present] if has_missing else values
         if kind == "datetime":
-            varying = np.flatnonzero(np.ptp(values[present], axis=0) > 0).tolist() or [0]
-            parts, values = tuple(DATETIME_PARTS[i] for i in varying), values[:, varying]
-        mean, std = np.zeros(len(parts)), np.ones(len(parts))
+            varying = np.flatnonzero(np.ptp(values, axis=1) > 0).tolist() or [0]
+            parts, values = tuple(DATETIME_PARTS[i] for i in varying), values[varying]
+        moments = [(0.0, 1.0)] * len(parts)
         if kind != "boolean" and scaling_columns:
             arrays = [values if column is train else _numeric_values(kind, column, parts) for column in scaling_columns]
-            with np.errstate(all="ignore"):
-                scaler = StandardScaler().fit(arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
-            mean, std = scaler.mean_, scaler.scale_
-        if not (np.isfinite(mean).all() and np.isfinite(std).all()):
+            moments = [_mean_and_std(part) for part in (arrays[0] if len(arrays) == 1 else np.concatenate(arrays, 1))]
+        if not np.isfinite(moments).all():
             raise InputError(f"column {name!r} has values that are too large to be standardized")
-        median = np.median(values[present], axis=0)
-        has_missing = not bool(present.all())
-        return cls(name, kind, parts, tuple(mean.tolist()), tuple(std.tolist()), tuple(median.tolist()), has_missing)
+        mean, std = zip(*moments, strict=True)
+        median = tuple(pl.Series(part).median() for part in values)  # faster than NumPy's
+        return cls(name, kind, parts, mean, std, median, has_missing)
 
     @property
     def width(self) -> int:
@@ -74,16 +76,18 @@ class NumericColumn:
         return len(self.parts) + self.has_missing
 
     def encode(self, column: Any) -> np.ndarray:
-        """Scale the values, fill missing ones with the median and append the indicator, if any: (N, width)."""
-        from sklearn.preprocessing import StandardScaler
-
+        """Scale the values, fill missing ones with the median and append the indicator, if any: (width, N)."""
         values = _numeric_values(self.kind, column, self.parts)
+        median, mean, std = (np.array(each)[:, None] for each in (self.median, self.mean, self.std))
         missing = np.isnan(values)
-        scaler = StandardScaler().set_output(transform="default")  # whatever sklearn.set_config says
-        scaler.mean_, scaler.scale_ = np.array(self.mean), np.array(self.std)
-        scaler.var_, scaler.n_features_in_ = scaler.scale_**2, len(self.parts)
-        scaled = scaler.transform(np.where(missing, self.median, values))
-        return np.column_stack([scaled, missing[:, 0]]) if self.has_missing else scaled
+        if missing.any():
+            values = np.where(missing, median, values)
+        scaled = ((values - mean) / std).astype(np.float32)
+        finite = np.isfinite(scaled)
+        if not finite.all():
+            row = int((~finite).any(0).argmax())
+            raise InputError(f"column {self.name!r} has values that are too large, the first in row {row}")
+        return np.concatenate([scaled, missing[:1]], dtype=np.float32) if self.has_missing else scaled
 
 
 @dataclass(frozen=True)
@@ -104,12 +108,12 @@ class CategoricalColumn:
         import pyarrow as pa
 
         numeric = is_numeric_column(train, decimal_marks)
-        value_counts = to_text(train, numeric).value_counts().to_pylist()
+        codes, names = to_codes(train, numeric)
         counts: dict[str | None, int] = {}
         if pa.types.is_dictionary(train.type):
             declared = pa.chunked_array([chunk.dictionary for chunk in train.chunks])
-            counts = dict.fromkeys(to_text(declared, numeric).drop_null().to_pylist(), 0)
-        counts |= {entry["values"]: entry["counts"] for entry in value_counts}
+            counts = {value: 0 for value in to_codes(declared, numeric)[1] if value is not None}
+        counts |= zip(names, np.bincount(codes).tolist(), strict=True)
         if len(counts) > MAX_CATEGORIES:
             ranked = sorted(counts, key=lambda value: (value is not None, -counts[value]))  # None is always kept
             counts = dict.fromkeys(ranked[:MAX_CATEGORIES], 0)
@@ -121,13 +125,10 @@ class CategoricalColumn:
         return len(self.values)
 
     def encode(self, column: Any) -> np.ndarray:
-        """One-hot vectors of the rows, (N, width); a value that was not seen in training becomes zeros."""
-        from sklearn.preprocessing import OneHotEncoder
-
-        values = np.array([self.values], dtype=object)
-        encoder = OneHotEncoder(categories=list(values), handle_unknown="ignore", sparse_output=False, dtype=np.float32)
-        encoder.set_output(transform="default").fit(values[:, :1])  # whatever sklearn.set_config says
-        return encoder.transform(to_text(column, self.numeric).to_numpy()[:, None])
+        """Positions (N,) of the ones in the one-hot vectors; -1 for a value that was not seen in training."""
+        codes, names = to_codes(column, self.numeric)
+        index = {value: i for i, value in enumerate(self.values)}
+        return np.array([index.get(name, -1) for name in names])[codes]
 
 
 Column = NumericColumn | CategoricalColumn
@@ -151,9 +152,9 @@ def infer_kind(column: Any, all_numeric: bool = False) -> tuple[str, str]:
         if pa.types.is_integer(arrow_type) and abs(lowest := pc.min(column).as_py()) >= MAX_EXACT_INTEGER:
             column = pc.subtract(column, pa.scalar(lowest, arrow_type))  # as floats, large integers would coincide
         return _infer_kind_of_numbers(to_numbers(column), all_numeric)
-    if not pa.types.is_string(arrow_type):
+    if not is_text(arrow_type):
         return "drop", f"type {arrow_type} is not supported"
-    text = to_text(column, numeric=False).drop_null()
+    text = trim(column).drop_null()
     if not len(text):
         return "drop", "no values"
     try:
@@ -184,7 +185,7 @@ def _infer_kind_of_numbers(values: np.ndarray, all_numeric: bool) -> tuple[str, 
 
 
 def _numeric_values(kind: str, column: Any, parts: tuple[str, ...]) -> np.ndarray:
-    """Values of a numeric, boolean or datetime column, (N, parts) in float64, with NaN for missing ones."""
+    """Values of a numeric, boolean or datetime column, (parts, N) in float64, with NaN for missing ones."""
     import pyarrow as pa
 
     if kind == "datetime":
@@ -193,7 +194,17 @@ def _numeric_values(kind: str, column: Any, parts: tuple[str, ...]) -> np.ndarra
         except pa.ArrowInvalid as error:
             raise InputError(describe_bad_date(column)) from error
     values = to_numbers(column, boolean=kind == "boolean")
-    invalid = ~(np.isnan(values) | (values == 0) | (values == 1))
-    if kind == "boolean" and invalid.any():
+    if kind == "boolean" and (invalid := ~(np.isnan(values) | (values == 0) | (values == 1))).any():
         raise InputError(f"row {int(invalid.argmax())} has {values[invalid][0]:g}; allowed are 0, 1, true and false")
-    return values[:, None]
+    return values[None]
+
+
+def _mean_and_std(values: np.ndarray) -> tuple[float, float]:
+    """Mean and standard deviation without missing values; the latter is 1 if the values are equal up to rounding."""
+    import polars as pl
+
+    series = pl.Series(values, nan_to_null=True)
+    mean, std = float(series.mean()), float(series.std(ddof=0))
+    rounding = (len(series) - series.null_count()) * sys.float_info.epsilon
+    is_constant = std * std <= rounding * std * std + rounding * mean * rounding * mean  # as in scikit-learn
+    return mean, 1.0 if is_constant else std

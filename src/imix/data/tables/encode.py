@@ -10,7 +10,7 @@ from torch import Tensor
 from imix.data.tables.csv_file import read_csv
 from imix.data.tables.frame import Frame, read_parquet
 from imix.data.tables.table import Table, column_errors, infer_kinds
-from imix.data.tables.values import has_fractions, is_numeric_column, to_text
+from imix.data.tables.values import has_fractions, is_numeric_column, to_codes
 from imix.errors import InputError
 from imix.settings import DataSettings
 
@@ -49,17 +49,14 @@ def encode_labels(
 
     A label column without values is an error if labels are `needed`; otherwise there are no class numbers.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     for frame in frames:
-        frame.check_column(label)
+        frame.check_columns([label])
     with column_errors(label, "a label"):
         columns = [frame.column(label) for frame in frames]
         numeric = is_numeric_column(columns[0], frames[0].decimal_marks)
         # In a CSV file, other spellings of missing values are null already; in typed sources they are class names.
-        texts = [to_text(column, numeric, missing=("",)) for column in columns]
-    names_by_frame = [[name for name in text.unique().to_pylist() if name is not None] for text in texts]
+        codes_and_names = [to_codes(column, numeric, missing=("",)) for column in columns]
+    names_by_frame = [[name for name in names if name is not None] for _, names in codes_and_names]
     classes = sorted(names_by_frame[0], key=_class_order)
     if not classes and not needed:
         return [None] * len(frames), []
@@ -73,8 +70,11 @@ def encode_labels(
     for frame, names in zip(frames, names_by_frame, strict=True):
         if unseen := sorted(set(names) - set(classes)):
             raise InputError(f"{frame.name} has labels that are not in the training samples: {unseen[:5]}")
-    numbers = [pc.fill_null(pc.index_in(text, pa.array(classes)), -1).to_numpy() for text in texts]
-    return [torch.from_numpy(array.astype(np.int64)) for array in numbers], classes
+    number = {name: i for i, name in enumerate(classes)}
+    return [
+        torch.from_numpy(np.array([number.get(name or "", -1) for name in names])[codes])
+        for codes, names in codes_and_names
+    ], classes
 
 
 def _ignore_more_columns(table: Table, data_settings: DataSettings) -> Table:

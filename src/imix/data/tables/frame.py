@@ -1,12 +1,10 @@
-"""`Frame`, a table of named columns from any source: a pandas, polars or arrow data frame, a file or an array.
-
-Columns are read one at a time as arrow arrays, so that no second copy of the table is in memory.
-"""
+"""`Frame`, a table of named columns from any source: a pandas, polars or arrow data frame, a file or an array."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +22,8 @@ class Frame:
     ----------
     name : str
         Name of the table in messages.
-    columns : tuple of str
-        Column names.
-    rows : int
-        Number of rows.
-    read : callable
-        Returns the column of a name as a `pyarrow.ChunkedArray`.
+    data : pyarrow.Table
+        The columns.
     all_numeric : bool
         Whether the source is an array of numbers, so that no column is categorical.
     decimal_marks : str
@@ -37,48 +31,55 @@ class Frame:
     """
 
     name: str
-    columns: tuple[str, ...]
-    rows: int
-    read: Callable[[str], Any]
+    data: Any
     all_numeric: bool = False
     decimal_marks: str = ""
 
     def __post_init__(self) -> None:
-        duplicates = sorted(name for name, count in Counter(self.columns).items() if count > 1)
-        if duplicates:
-            raise InputError(f"{self.name} has several columns called {', '.join(map(repr, duplicates))}")
-        if not self.columns or not self.rows:
-            raise InputError(f"{self.name} has no {'rows' if self.columns else 'columns'}")
+        check_names(self.name, self.columns)
+        if not self.rows:
+            raise InputError(f"{self.name} has no rows")
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Column names."""
+        return tuple(self.data.column_names)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.data.num_rows)
 
     def column(self, name: str) -> Any:
-        """Read a column as a `pyarrow.ChunkedArray`, with text of type string."""
-        import pyarrow as pa
+        """A column as a `pyarrow.ChunkedArray`."""
+        return self.data.column(name)
 
-        column = self.read(name)
-        if not pa.types.is_dictionary(column.type):
-            return _to_plain_string(column)
-        chunks = [
-            pa.DictionaryArray.from_arrays(chunk.indices, _to_plain_string(chunk.dictionary)) for chunk in column.chunks
-        ]
-        value_type = _to_plain_string(chunks[0].dictionary).type
-        return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, value_type))
-
-    def check_column(self, name: str) -> None:
-        """Raise an error if there is no column with this name."""
-        if name not in self.columns:
-            guess = did_you_mean(name, self.columns)
-            no_header = self.decimal_marks and self.columns == tuple(map(str, range(len(self.columns))))
-            hint = " (the first line was read as data; if it is the header, use `header='yes'`)" if no_header else ""
-            names = format_names(self.columns)
-            raise InputError(f"{self.name} has no column {name!r}{guess}; its columns are {names}{hint}")
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Raise an error if there is no column with one of these names."""
+        existing = set(self.columns)
+        for name in names:
+            if name not in existing:
+                guess = did_you_mean(name, self.columns)
+                no_header = self.decimal_marks and self.columns == tuple(map(str, range(len(self.columns))))
+                hint = " (the first line was read as data; if it is the header, use `header='yes'`)" if no_header else ""
+                all_names = format_names(self.columns)
+                raise InputError(f"{self.name} has no column {name!r}{guess}; its columns are {all_names}{hint}")
 
     def slice(self, start: int, stop: int) -> "Frame":
         """Select the rows from `start` up to, but not including, `stop`."""
-        return replace(self, rows=stop - start, read=lambda name: self.read(name).slice(start, stop - start))
+        return replace(self, data=self.data.slice(start, stop - start))
 
     def take(self, rows: np.ndarray) -> "Frame":
         """Select rows by their indices, in that order."""
-        return replace(self, rows=len(rows), read=lambda name: self.read(name).take(rows))
+        return replace(self, data=self.data.take(rows))
+
+
+def check_names(table: str, columns: Sequence[str]) -> None:
+    """Raise an error if there are no columns, or several with the same name."""
+    if duplicates := sorted(name for name, count in Counter(columns).items() if count > 1):
+        raise InputError(f"{table} has several columns called {', '.join(map(repr, duplicates))}")
+    if not columns:
+        raise InputError(f"{table} has no columns")
 
 
 def is_frame(data: Any) -> bool:
@@ -94,7 +95,7 @@ def has_missing_values(data: Any) -> bool:
 
 
 def as_frame(data: Any, name: str = "the table") -> Frame:
-    """Wrap a pandas, polars or arrow data frame, or an array (N, F), whose columns are then named 0, 1, ..."""
+    """Convert a pandas, polars or arrow data frame, or an array (N, F), whose columns are then named 0, 1, ..."""
     import pyarrow as pa
 
     if isinstance(data, Frame):
@@ -106,59 +107,42 @@ def as_frame(data: Any, name: str = "the table") -> Frame:
                 f"{name} must be a data frame or an array of numbers of shape (N, F); "
                 f"got {array.dtype} of shape {array.shape}"
             )
-        columns = tuple(map(str, range(array.shape[1])))
-        return Frame(name, columns, len(array), lambda column: _to_arrow(array[:, int(column)]), all_numeric=True)
+        names = [str(i) for i in range(array.shape[1])]
+        return Frame(name, pa.table([_to_arrow(column) for column in array.T], names), all_numeric=True)
     if hasattr(data, "collect"):  # a polars LazyFrame
         data = data.collect()
     if hasattr(data, "iloc"):  # pandas
-        columns = tuple(map(str, data.columns))
-        positions = {column: i for i, column in enumerate(columns)}
-        return Frame(name, columns, len(data), lambda column: _to_arrow(data.iloc[:, positions[column]]))
+        names = [str(column) for column in data.columns]
+        return Frame(name, pa.table([_to_arrow(data.iloc[:, i]) for i in range(len(names))], names))
     if not hasattr(data, "__arrow_c_stream__"):
         raise InputError(
             f"{name} cannot be read as a table: got {type(data).__name__}; pass a pandas, polars or arrow data frame"
         )
     try:
-        table = pa.table(data)
+        return Frame(name, _prepare(data.to_arrow() if hasattr(data, "to_arrow") else pa.table(data)))
     except pa.ArrowException as error:
         raise InputError(f"{name} cannot be read as a table: {first_line(error)}") from error
-    return Frame(name, _without_index(table.column_names), table.num_rows, table.column)
 
 
 def read_parquet(path: Path) -> Frame:
-    """Open a Parquet file; its columns are read when they are needed."""
+    """Read a Parquet file."""
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
-        file = parquet.ParquetFile(arrow_path(path), memory_map=True)
-        schema, rows = file.schema_arrow, file.metadata.num_rows
+        table = parquet.ParquetFile(arrow_path(path), memory_map=True).read()
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"cannot read {path} as .parquet: {first_line(error)}") from error
-
-    def read(column: str) -> Any:
-        try:
-            return file.read(columns=[column]).column(0)
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"cannot read column {column!r} of {path}: {first_line(error)}") from error
-
-    return Frame(str(path), _without_index(schema.names), rows, read)
+    return Frame(str(path), _prepare(table))
 
 
 def arrow_path(path: Path) -> Any:
-    """Return what arrow can open: the path as text or, because arrow requires UTF-8, an open file."""
+    """Return what arrow and polars can open: the path as text or, because they require UTF-8, an open file."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
         return open(path, "rb")
     return str(path)
-
-
-def _to_plain_string(values: Any) -> Any:
-    import pyarrow as pa
-
-    is_variant = pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type)
-    return values.cast(pa.string()) if is_variant else values
 
 
 def _to_arrow(values: Any) -> Any:
@@ -175,14 +159,18 @@ def _to_arrow(values: Any) -> Any:
         value_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         if isinstance(value_type, pa.BaseExtensionType):
             raise TypeError(f"{value_type} is a type of pandas only")
+        return column
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        column = pa.array([str(value) for value in values], mask=values.isna().to_numpy())
-    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+        return pa.array([str(value) for value in values], mask=values.isna().to_numpy())
 
 
-def _without_index(columns: Sequence[str]) -> tuple[str, ...]:
-    """Remove the columns in which pandas stores its index."""
-    return tuple(column for column in columns if not re.fullmatch(r"__index_level_\d+__", column))
+def _prepare(table: Any) -> Any:
+    """Remove the columns in which pandas stores its index, and convert views of text, which arrow hardly supports."""
+    import pyarrow as pa
+
+    table = table.drop_columns([name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)])
+    types = [pa.large_string() if pa.types.is_string_view(each) else each for each in table.schema.types]
+    return table.cast(pa.schema(zip(table.column_names, types, strict=True)))
 
 
 def format_names(names: Sequence[str]) -> str:

@@ -13,6 +13,8 @@ from imix.errors import InputError, first_line
 from imix.settings import COLUMN_KINDS
 from imix.typed_json import build
 
+COLUMNS_AT_A_TIME = 16  # a cache line; writing single columns into the rows of a matrix would be slow
+
 
 @dataclass(frozen=True)
 class Table:
@@ -64,14 +66,14 @@ class Table:
         -------
         Table
         """
+        inferred = infer_kinds(train, kinds, label)
+        ignored = {name: reason for name, (kind, reason) in inferred.items() if kind == "drop"}
+        for frame in scaling_frames:
+            frame.check_columns([name for name in inferred if name not in ignored])
         columns: list[Column] = []
-        ignored: dict[str, str] = {}
-        for name, (kind, reason) in infer_kinds(train, kinds, label).items():
+        for name, (kind, _) in inferred.items():
             if kind == "drop":
-                ignored[name] = reason
                 continue
-            for frame in scaling_frames:
-                frame.check_column(name)
             with column_errors(name, kind):
                 column = train.column(name)
                 if kind == "categorical":
@@ -97,16 +99,22 @@ class Table:
         ndarray of shape (N, width), float32
         """
         self._check_columns(frame)
-        features = np.empty((frame.rows, self.width), np.float32)
-        start = 0
-        for column in self.columns:
+        features = np.zeros((frame.rows, self.width), np.float32)
+
+        def encode(column: Column) -> np.ndarray:
             with column_errors(column.name, column.kind), np.errstate(all="ignore"):
-                values = column.encode(frame.column(column.name)).astype(np.float32, copy=False)
-            finite = np.isfinite(values)
-            if not finite.all():
-                row = int((~finite).any(1).argmax())
-                raise InputError(f"column {column.name!r} has values that are too large, the first in row {row}")
-            features[:, start : start + column.width] = values
+                return column.encode(frame.column(column.name))
+
+        numeric = [column for column in self.columns if isinstance(column, NumericColumn)]
+        start = 0
+        for i in range(0, len(numeric), COLUMNS_AT_A_TIME):
+            block = np.concatenate([encode(column) for column in numeric[i : i + COLUMNS_AT_A_TIME]])
+            features[:, start : start + len(block)] = block.T
+            start += len(block)
+        for column in self.columns[len(numeric) :]:
+            categories = encode(column)
+            known = np.flatnonzero(categories >= 0)
+            features[known, start + categories[known]] = 1
             start += column.width
         return features
 
@@ -194,8 +202,7 @@ class _StoredTable:
 def infer_kinds(train: Frame, kinds: Mapping[str, str] | None, label: str | None) -> dict[str, tuple[str, str]]:
     """Determine the kind of each column, from `kinds` or its values, and the reason if it is "drop"."""
     kinds = kinds or {}
-    for name in (*kinds, *([] if label is None else [label])):
-        train.check_column(name)
+    train.check_columns([*kinds, *([] if label is None else [label])])
     inferred = {}
     for name in train.columns:
         if name == label:

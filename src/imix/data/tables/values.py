@@ -1,4 +1,4 @@
-"""Conversion of arrow columns to float64 numbers, to parts of dates, and to canonical text.
+"""Conversion of arrow columns to float64 numbers, to parts of dates, and to codes of canonical text.
 
 The canonical text of a value does not depend on how the value was stored: 1 and 1.0 (in a numeric column), true and
 True, a date and midnight of that date, and text with and without surrounding spaces are the same.
@@ -21,6 +21,13 @@ DATETIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)")
 DATE_HINT = "use ISO 8601 dates (2021-12-03), or a datetime column of a data frame or Parquet file"
 
 
+def is_text(arrow_type: Any) -> bool:
+    """Whether values of an arrow type are text."""
+    import pyarrow as pa
+
+    return pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
+
+
 def is_numeric_type(arrow_type: Any) -> bool:
     """Whether values of an arrow type are numbers, durations or times of day."""
     import pyarrow as pa
@@ -34,12 +41,10 @@ def is_numeric_column(column: Any, decimal_marks: str) -> bool:
 
     `decimal_marks` is empty for sources with types. A column uses only one of the marks.
     """
-    import pyarrow as pa
-
     column = decode_dictionary(column)
-    if not (decimal_marks and pa.types.is_string(column.type)):
+    if not (decimal_marks and is_text(column.type)):
         return is_numeric_type(column.type)
-    texts = to_text(column, numeric=False).unique().drop_null().to_pylist()
+    texts = [text for text in to_codes(column, numeric=False)[1] if text is not None]
     mark = "," if "," in decimal_marks and not any("." in text for text in texts) else "."
     return bool(texts) and all(NUMBER.fullmatch(text.replace(mark, ".")) for text in texts)
 
@@ -55,12 +60,10 @@ def to_numbers(column: Any, boolean: bool = False) -> np.ndarray:
     import pyarrow as pa
 
     column = decode_dictionary(column)
-    arrow_type = column.type
-    if pa.types.is_string(arrow_type):
-        column = to_text(column, numeric=False)
-        column = column.cast(pa.bool_()) if boolean else column
-    elif pa.types.is_duration(arrow_type) or pa.types.is_time(arrow_type):  # in seconds
-        microseconds = pa.duration("us") if pa.types.is_duration(arrow_type) else pa.time64("us")
+    if is_text(column.type):
+        column = trim(column).cast(pa.bool_() if boolean else pa.float64())
+    elif pa.types.is_duration(column.type) or pa.types.is_time(column.type):  # in seconds
+        microseconds = pa.duration("us") if pa.types.is_duration(column.type) else pa.time64("us")
         integers = column.cast(microseconds, safe=False).cast(pa.int64())
         return integers.cast(pa.float64(), safe=False).to_numpy() * 1e-6
     values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
@@ -72,67 +75,81 @@ def to_numbers(column: Any, boolean: bool = False) -> np.ndarray:
 
 
 def to_datetime_parts(column: Any, parts: Sequence[str]) -> np.ndarray:
-    """Convert a column of dates to float64 (N, parts), such as year or weekday; dates with a time zone are in UTC."""
+    """Convert a column of dates to float64 (parts, N), such as year or weekday; dates with a time zone are in UTC."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     column = decode_dictionary(column)
     if pc.all(pc.is_null(column, nan_is_null=True)).as_py():
-        return np.full((len(column), len(parts)), np.nan)
+        return np.full((len(parts), len(column)), np.nan)
     if is_numeric_type(column.type):
         raise InputError(f"it contains numbers; {DATE_HINT}")
-    if pa.types.is_string(column.type):
-        column = to_text(column, numeric=False)
+    if is_text(column.type):
+        column = trim(column)
         try:
-            column = column.cast(pa.timestamp("us"))
+            column = cast_text(column, pa.timestamp("us"))
         except pa.ArrowInvalid:
-            column = column.cast(pa.timestamp("us", "UTC"))  # text with a time zone
+            column = cast_text(column, pa.timestamp("us", "UTC"))  # text with a time zone
     column = column.cast(pa.timestamp("us"), safe=False)
     arrays = [(pc.day_of_week if part == "weekday" else getattr(pc, part))(column) for part in parts]
-    return np.column_stack([array.cast(pa.float64()).to_numpy() for array in arrays])
+    return np.stack([array.cast(pa.float64()).to_numpy() for array in arrays])
 
 
 def describe_bad_date(column: Any) -> str:
     """Find the first text that `to_datetime_parts` cannot parse, and say what is wrong with it."""
     import pyarrow as pa
 
-    def are_dates(texts: Any, zone: str | None) -> bool:
+    def is_date(text: Any, zone: str | None) -> bool:
         try:
-            texts.cast(pa.timestamp("us", zone))
+            text.cast(pa.timestamp("us", zone))
         except pa.ArrowInvalid:
             return False
         return True
 
-    texts = to_text(column, numeric=False).drop_null()
-    zone = "UTC" if are_dates(texts[:1], "UTC") else None
-    while len(texts) > 1:  # binary search
-        half = len(texts) // 2
-        texts = texts[half:] if are_dates(texts[:half], zone) else texts[:half]
+    texts = trim(decode_dictionary(column)).drop_null()
+    zone, other_zone = ("UTC", None) if is_date(texts[0], "UTC") else (None, "UTC")
+    bad = next(text for text in texts if not is_date(text, zone))
     problem = "is not a valid date"
-    if are_dates(texts, None if zone else "UTC"):
-        problem = (
-            "has no time zone, but the first date has one" if zone else "has a time zone, but the first date has none"
-        )
-    return f"{texts[0].as_py()!r} {problem}; {DATE_HINT}"
+    if is_date(bad, other_zone):
+        problem = f"has {'no' if zone else 'a'} time zone, but the first date has {'one' if zone else 'none'}"
+    return f"{bad.as_py()!r} {problem}; {DATE_HINT}"
 
 
-def to_text(column: Any, numeric: bool, missing: Sequence[str] = MISSING) -> Any:
-    """Convert a column to canonical text; with `numeric`, text that is a number is treated as that number."""
+def cast_text(column: Any, arrow_type: Any) -> Any:
+    """Convert text to another type; the first rows are tried first, since arrow takes long to refuse a long column."""
+    column.slice(0, 1000).cast(arrow_type)
+    return column.cast(arrow_type)
+
+
+def trim(column: Any) -> Any:
+    """Remove the spaces around text, and replace the texts of missing values by null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(column)
+    return pc.if_else(pc.is_in(trimmed, pa.array(MISSING, trimmed.type)), None, trimmed)
+
+
+def to_codes(column: Any, numeric: bool, missing: Sequence[str] = MISSING) -> tuple[np.ndarray, list[str | None]]:
+    """Convert a column to codes (N,) and the canonical texts that they stand for, None for missing values.
+
+    The texts are in the order in which they first occur. With `numeric`, text that is a number is treated as that
+    number.
+    """
     import pyarrow as pa
 
     column = decode_dictionary(column)
-    arrow_type = column.type
-    if pa.types.is_duration(arrow_type) or pa.types.is_time(arrow_type):
+    numeric = numeric or pa.types.is_decimal(column.type)
+    if pa.types.is_duration(column.type) or pa.types.is_time(column.type):
         column = pa.chunked_array([to_numbers(column)])
-    if pa.types.is_floating(column.type):
-        distinct, indices = np.unique(column.to_numpy(), return_inverse=True)
-        names = [None if np.isnan(value) else _canonical_number(str(value)) for value in distinct]
-        return pa.chunked_array([pa.array(names, pa.string()).take(pa.array(indices))])
-    encoded = column.cast(pa.string()).dictionary_encode().unify_dictionaries()
-    texts = encoded.chunk(0).dictionary.to_pylist() if len(encoded) else []
-    names = [_canonical_text(text, numeric or pa.types.is_decimal(arrow_type), missing) for text in texts]
-    chunks = [pa.array(names, pa.string()).take(chunk.indices) for chunk in encoded.chunks]
-    return pa.chunked_array(chunks, pa.string())
+    if not pa.types.is_floating(column.type):
+        column = column.cast(pa.large_string())
+    encoded = column.combine_chunks().dictionary_encode("encode")
+    texts = [None if value is None or value != value else str(value) for value in encoded.dictionary.to_numpy(False)]
+    names = [None if text is None else _canonical_text(text, numeric, missing) for text in texts]
+    distinct = {name: code for code, name in enumerate(dict.fromkeys(names))}
+    codes = np.array([distinct[name] for name in names], np.int64)
+    return codes[encoded.indices.to_numpy()], list(distinct)
 
 
 def decode_dictionary(column: Any) -> Any:
