@@ -229,11 +229,8 @@ class InputMix:
 
 def _draw(batch: Batch, alpha: float, per_sample: bool, fold: bool) -> Mix:
     n, first = checked_size(batch), first_field(batch)
-    lam = _dirichlet(n if per_sample else 1, 2, alpha, first)[
-        :, 0
-    ]  # the first of two coordinates is Beta(alpha, alpha)
-    if fold:
-        lam = torch.maximum(lam, 1 - lam)
+    beta, _ = _dirichlet(n if per_sample else 1, 2, alpha, first).unbind(1)  # each coordinate is Beta(alpha, alpha)
+    lam = torch.maximum(beta, 1 - beta) if fold else beta
     return Mix(_permutation(n, first.device), lam.expand(n))
 
 

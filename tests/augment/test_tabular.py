@@ -125,6 +125,6 @@ def test_unknown_columns_are_rejected_before_anything_is_written(tmp_path):
         match=r"no column or kind 'd'; the columns are 'a' \(numeric\), 'b' \(numeric\), 'c' \(categorical\)",
     ):
         imix.pretrain(TABLE, Settings(masking=0.2, augment_columns=("d",)), out=tmp_path / "run", progress=False)
-    with pytest.raises(InputError, match="augment_columns names columns of a table"):
+    with pytest.raises(InputError, match="`augment_columns` names columns of a table"):
         imix.pretrain(torch.randn(8, 3), Settings(masking=0.2, augment_columns=("0",)), progress=False)
     assert not (tmp_path / "run").exists()

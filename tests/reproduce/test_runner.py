@@ -45,6 +45,7 @@ def test_finished_runs_are_not_repeated(smoke, capsys):
     assert before == {path: path.stat().st_mtime_ns for path in (smoke / "runs").rglob("*.safetensors")}
 
 
+@pytest.mark.slow
 def test_result_file_alone_determines_what_remains(smoke, tmp_path):
     (tmp_path / "table1.csv").write_bytes((smoke / "table1.csv").read_bytes())
     assert list_jobs(select_requests(["table1"], "smoke"), tmp_path) == []

@@ -1,6 +1,5 @@
 """Exit codes of the `imix` command, and its error messages."""
 
-import ast
 import re
 import shlex
 import sys
@@ -34,17 +33,7 @@ def with_flags(message: str) -> str:
             return match[0]
         if value in (None, "True", "False"):
             return f"--no-{name}" if value == "False" else f"--{name}"
-        return shlex.join([f"--{name}", *_words(value)])
+        words = re.findall(r"""'[^']*'|"[^"]*"|[^\s{}\[\]:,]+""", value)  # of a string, list or dict
+        return shlex.join([f"--{name}", *(word.strip("'\"") for word in words)])
 
     return re.sub(r"`(\w+)(?:=([^`]+))?`", replace, message)
-
-
-def _words(value: str) -> list[str]:
-    """A Python value as it would be typed on the command line."""
-    try:
-        parsed = ast.literal_eval(value)
-    except (ValueError, SyntaxError):  # a placeholder such as FOLDER
-        return [value]
-    if isinstance(parsed, dict):
-        return [str(word) for pair in parsed.items() for word in pair]
-    return [str(word) for word in (parsed if isinstance(parsed, list | tuple) else [parsed])]

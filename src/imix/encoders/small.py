@@ -27,11 +27,7 @@ class SmallConvNet(nn.Module):
         layers: list[nn.Module] = []
         for index, width in enumerate(widths):
             stride = 1 if index == 0 else 2
-            layers += [
-                conv(channels, width, 3, stride, padding=1, bias=False),
-                norm(width),
-                nn.ReLU(inplace=True),
-            ]
+            layers += [conv(channels, width, 3, stride, padding=1, bias=False), norm(width), nn.ReLU(inplace=True)]
             channels = width
         self.layers = nn.Sequential(*layers)
         self.width = widths[-1]

@@ -1,25 +1,13 @@
 """Methods: each holds its state (heads, momentum encoder, queue) and returns a loss, for use in any training loop."""
 
-from imix.methods.byol import BYOL
-from imix.methods.method import InBatchMethod, Method, ProjectionMethod
-from imix.methods.moco import MoCo
-from imix.methods.momentum import MomentumMethod
-from imix.methods.npair import NPair
-from imix.methods.simclr import SimCLR
-from imix.methods.supclr import SupCLR
-from imix.methods.supervised import Supervised
-from imix.methods.supnpair import SupNPair
-
-__all__ = [
-    "BYOL",
-    "InBatchMethod",
-    "Method",
-    "MoCo",
-    "MomentumMethod",
-    "NPair",
-    "ProjectionMethod",
-    "SimCLR",
-    "SupCLR",
-    "SupNPair",
-    "Supervised",
-]
+from imix.methods.byol import BYOL as BYOL
+from imix.methods.method import InBatchMethod as InBatchMethod
+from imix.methods.method import Method as Method
+from imix.methods.method import ProjectionMethod as ProjectionMethod
+from imix.methods.moco import MoCo as MoCo
+from imix.methods.momentum import MomentumMethod as MomentumMethod
+from imix.methods.npair import NPair as NPair
+from imix.methods.simclr import SimCLR as SimCLR
+from imix.methods.supclr import SupCLR as SupCLR
+from imix.methods.supervised import Supervised as Supervised
+from imix.methods.supnpair import SupNPair as SupNPair

@@ -80,9 +80,8 @@ class MoCo(MomentumMethod):
             keys = gather_rows(k)  # (W * N, dim): the keys of all W ranks
             if self.training and torch.is_grad_enabled():
                 self.pending_keys.append(keys)
-                while sum(map(len, self.pending_keys[1:])) >= len(
-                    self.queue
-                ):  # bounds memory if update() is never called
+                # Bounds memory if update() is never called.
+                while sum(map(len, self.pending_keys[1:])) >= len(self.queue):
                     del self.pending_keys[0]
             offset = row_offset(len(k))
             direction_losses.append(losses.moco(q, keys, self.queue, mix, temperature=self.temperature, offset=offset))

@@ -32,7 +32,8 @@ from imix.run.result import Result
 from imix.run.stored_encoder import load_encoder
 from imix.settings import DataSettings, Settings
 
-RUN_FILES = (  # the checkpoint first: without it a partly deleted run starts over instead of resuming
+# The checkpoint first: without it a partly deleted run starts over instead of resuming.
+RUN_FILES = [
     "checkpoint.pt",
     "metrics.jsonl",
     "encoder.safetensors",
@@ -40,7 +41,7 @@ RUN_FILES = (  # the checkpoint first: without it a partly deleted run starts ov
     "evaluations.jsonl",
     "detection.pt",
     "report.html",
-)
+]
 
 
 @dataclass(repr=False)

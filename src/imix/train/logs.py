@@ -61,16 +61,28 @@ class Log:
 @contextmanager
 def open_log(folder: Path | None, config: RunConfig, total_steps: int, done: int, progress: bool) -> Iterator[Log]:
     """Open the log of a run at step `done`, with the loggers that its settings request."""
-    path = None if folder is None else folder / "metrics.jsonl"
-    writers: list[Writer] = []
+    settings, writers = config.settings, list[Writer]()
     with ExitStack() as stack:
-        if folder is not None and config.settings.tensorboard:
-            writers.append(stack.enter_context(_tensorboard(folder, done)))
-        if folder is not None and config.settings.wandb:
-            writers.append(stack.enter_context(_wandb(folder, config)))
+        if folder is not None and settings.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            summary = stack.enter_context(SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1))
+            writers.append(lambda record: _write_scalars(summary, record))
+        if folder is not None and settings.wandb:
+            import wandb
+
+            run_id = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]  # the same when the run is resumed
+            options = {"project": "imix", "id": run_id, "name": folder.name, "dir": str(folder), "resume": "allow"}
+            wandb_run = stack.enter_context(wandb.init(config=config.to_json(), **options))
+            writers.append(lambda record: wandb_run.log(record, step=record["step"]))
         if progress:
             writers.append(stack.enter_context(_progress_bar(total_steps, done)))
-        yield Log(path, done, writers)
+        yield Log(None if folder is None else folder / "metrics.jsonl", done, writers)
+
+
+def _write_scalars(summary: Any, record: Record) -> None:
+    for name in record.keys() - {"step", "epoch"}:
+        summary.add_scalar(name, record[name], record["step"])
 
 
 @contextmanager
@@ -95,28 +107,3 @@ def _progress_bar(total_steps: int, done: int) -> Iterator[Writer]:
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=total_steps, completed=done)
         yield lambda record: bar.update(task, completed=record["step"], description=describe(record))
-
-
-@contextmanager
-def _tensorboard(folder: Path, done: int) -> Iterator[Writer]:
-    """TensorBoard scalars, in the run folder."""
-    from torch.utils.tensorboard import SummaryWriter
-
-    with SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1) as summary:
-
-        def write(record: Record) -> None:
-            for name in record.keys() - {"step", "epoch"}:
-                summary.add_scalar(name, record[name], record["step"])
-
-        yield write
-
-
-@contextmanager
-def _wandb(folder: Path, config: RunConfig) -> Iterator[Writer]:
-    """Weights & Biases."""
-    import wandb
-
-    run_id = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]  # the same when the run is resumed
-    options = {"project": "imix", "id": run_id, "name": folder.name, "dir": str(folder), "resume": "allow"}
-    with wandb.init(config=config.to_json(), **options) as run:
-        yield lambda record: run.log(record, step=record["step"])

@@ -86,11 +86,11 @@ class TrainingSetup:
 
 def build_setup(data: Data, settings: Settings, components: Components = Components()) -> TrainingSetup:
     """Build a training setup; user-supplied components replace what the settings name."""
-    method, mix, augment, encoder = components.method, components.mix, components.augment, components.encoder
+    encoder = components.encoder
     user_supplied = {
         name: _component_name(component)
-        for name, component in (("method", method), ("mix", mix), ("augment", augment))
-        if component is not None
+        for name, component in vars(components).items()
+        if component is not None and name != "encoder"
     }
     device, batch_size = pick_device(settings.device), global_batch_size(settings, len(data.train))
     if device.type == "cuda" and should_compile(settings, device, len(data.train) // batch_size):
@@ -113,20 +113,20 @@ def build_setup(data: Data, settings: Settings, components: Components = Compone
         seed_all(settings.seed, BEFORE_TRAINING)
         model = assemble(architecture, encoder)
         source = _prepare_source(data, model, device)
-        view = build_view(settings, data, model[0], augment)
+        sample = to_float(map_fields(lambda x: x.to(device), source.sample(2)))
+        view = build_view(settings, data, model[0], components.augment)
         trained = model[-1]
         if isinstance(model[0], LogMel) and settings.mix_waveforms:  # mixed spectra still need their mel filters
             trained = nn.Sequential(model[0][1], trained)
-        width = _feature_width(model, source, device, user_supplied=encoder is not None)
-        mix = build_mix(settings) if mix is None else mix
-        if method is None:
+        width = (infer_width(model[-1]) if encoder is None else None) or _measure_width(model, sample)
+        mix = build_mix(settings) if components.mix is None else components.mix
+        if components.method is None:
             learner = build_method(settings, trained, mix, width, data.train.n_classes)
         else:
-            learner = method(trained, mix, width=width)
+            learner = components.method(trained, mix, width=width)
         if not isinstance(learner, Method):
             raise InputError(f"`method` must return an imix.methods.Method; got {learner!r}")
-        plain_view = build_view(settings, data, model[0], no_augment)
-    _try_mixing(learner, plain_view, source, device)
+        learner.apply_mix(build_view(settings, data, model[0], no_augment)(sample))  # fails early if it cannot be mixed
     _check_labels(learner, source, data.name, user_supplied.get("method", settings.method))
     use_cuda_graph = should_use_cuda_graph(settings, device, encoder is None and not user_supplied)
     return TrainingSetup(
@@ -202,26 +202,15 @@ def _inputs_for_statistics(source: Source) -> Batch:
     return next(source.batches([rows]))[0]
 
 
-def _feature_width(model: nn.Sequential, source: Source, device: torch.device, user_supplied: bool) -> int:
-    """Number of features: from the encoder's attributes, or measured on two samples if it is user-supplied."""
-    width = infer_width(model[-1])
-    if width is not None and not user_supplied:
-        return width
-    sample = map_fields(lambda x: x.to(device), source.sample(2))
+def _measure_width(model: nn.Sequential, sample: Batch) -> int:
+    """Return the number of features of a user-supplied encoder."""
     with torch.no_grad(), eval_mode(model):
-        features = model(to_float(sample))
+        features = model(sample)
     if features.dim() != 2:
         raise InputError(
             f"an encoder must return features (N, F); {type(model[-1]).__name__} returned shape {tuple(features.shape)}"
         )
     return int(features.shape[1])
-
-
-def _try_mixing(learner: Method, plain_view: Augment, source: Source, device: torch.device) -> None:
-    """Mix two samples, so that an operator that cannot mix this data fails before anything is written."""
-    sample = map_fields(lambda x: x.to(device), source.sample(2))
-    with isolated_rng(device):
-        learner.apply_mix(plain_view(to_float(sample)))
 
 
 def _check_labels(learner: Method, source: Source, data_name: str, method: str) -> None:

@@ -26,5 +26,5 @@ def test_imagenet_reads_train_and_val_and_imagenet100_draws_fixed_classes(tmp_pa
     with pytest.raises(InputError, match="imagenet needs `data_dir=FOLDER`"):
         load("imagenet")
     assert load("imagenet", DataSettings(data_dir=str(tmp_path))).train.shape == (3, 224, 224)
-    with pytest.raises(InputError, match=r"needs the folders train and val .* in data_dir '.*nowhere'"):
+    with pytest.raises(InputError, match=r"needs the folders train and val .* in `data_dir` '.*nowhere'"):
         load("imagenet", DataSettings(data_dir=str(tmp_path / "nowhere")))
