@@ -1,4 +1,4 @@
-"""IMixTransformer: scikit-learn's estimator checks, pipelines, data frames, missing values."""
+"""The estimators: scikit-learn's estimator checks, pipelines, data frames, missing values."""
 
 import pickle
 import runpy
@@ -12,21 +12,66 @@ import pyarrow
 import pytest
 import sklearn
 from sklearn.datasets import load_wine
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import imix
-from imix import IMixTransformer, InputError
+from imix import IMixClassifier, IMixRegressor, IMixTransformer, InputError
 
 X, y = load_wine(return_X_y=True)
 QUICK = {"epochs": 3, "batch_size": 64, "encoder": "mlp:16-32", "random_state": 0}
 
 
+TINY = IMixTransformer(epochs=2, batch_size=64, encoder="mlp:16-32", random_state=0)
+
+
 @parametrize_with_checks([IMixTransformer(epochs=2, batch_size=16, encoder="mlp:8-16", random_state=0)])
 def test_scikit_learns_estimator_checks_pass(estimator, check):
     check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [IMixClassifier(TINY, epochs=20, random_state=0), IMixRegressor(TINY, epochs=20, lr=0.01, random_state=0)]
+)
+def test_scikit_learns_checks_of_classifiers_and_regressors_pass(estimator, check):
+    check(estimator)
+
+
+def test_a_classifier_uses_unlabeled_rows_and_keeps_the_type_of_the_classes():
+    labels = np.array(["red", "green", "blue"], object)[y]
+    labels[::2] = None
+    classifier = IMixClassifier(IMixTransformer(**QUICK), epochs=20, random_state=0).fit(X, labels)
+    assert classifier.classes_.tolist() == ["blue", "green", "red"]
+    predicted = classifier.predict(X[::2])
+    assert (predicted == np.array(["red", "green", "blue"])[y[::2]]).mean() > 0.9
+    assert classifier.predict_proba(X).shape == (178, 3)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(classifier)).predict(X), classifier.predict(X))
+
+
+def test_a_fitted_transformer_is_fine_tuned_without_training_it_again():
+    transformer = IMixTransformer(**QUICK).fit(X)
+    weights = {name: value.clone() for name, value in transformer.encoder_.state_dict().items()}
+    classifier = IMixClassifier(FrozenEstimator(transformer), epochs=5, random_state=0).fit(X[:60:2], y[:60:2] == 0)
+    assert classifier.transformer_ is transformer
+    assert all(value.equal(transformer.encoder_.state_dict()[name]) for name, value in weights.items())
+
+
+def test_a_regressor_ignores_rows_without_a_target():
+    target = X[:, 0] * 2 + 1
+    partly = np.where(np.arange(len(X)) % 3, target, np.nan)
+    regressor = IMixRegressor(IMixTransformer(**QUICK), epochs=20, random_state=0).fit(X, partly)
+    assert regressor.score(X, target) > 0.9
+
+
+def test_a_data_frame_with_categories_is_classified():
+    frame = pandas.DataFrame({"color": np.array(["a", "b", "c"])[y], "size": X[:, 0]})
+    classifier = IMixClassifier(IMixTransformer(**QUICK), epochs=5, random_state=0).fit(frame, y)
+    assert (classifier.predict(frame) == y).mean() > 0.95
+    assert list(classifier.feature_names_in_) == ["color", "size"]
 
 
 @pytest.mark.slow

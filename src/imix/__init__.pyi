@@ -34,6 +34,8 @@ from .run.export import export as export
 from .run.stored_encoder import load_encoder as load_encoder
 from .settings import DataSettings as DataSettings
 from .settings import Settings as Settings
+from .sklearn import IMixClassifier as IMixClassifier
+from .sklearn import IMixRegressor as IMixRegressor
 from .sklearn import IMixTransformer as IMixTransformer
 from .train.bench import bench as bench
 from .train.finetune import finetune as finetune

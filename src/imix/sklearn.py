@@ -1,4 +1,4 @@
-"""The scikit-learn interface: `IMixTransformer`."""
+"""The scikit-learn interface: `IMixTransformer`, `IMixClassifier` and `IMixRegressor`."""
 
 import copy
 from collections.abc import Mapping
@@ -6,15 +6,27 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    RegressorMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
+from sklearn.utils.extmath import softmax
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
 
 from imix.data import Table, TensorSource
 from imix.data.loading import fill_masked
 from imix.data.tables.frame import Frame, as_frame, is_frame
 from imix.probes.features import EncodedSource
+from imix.run.classifier import Classifier
 from imix.settings import SUPERVISED, DataSettings, Settings
+from imix.train.finetune import finetune
 from imix.train.pretrain import pretrain
 
 
@@ -187,11 +199,7 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """
         check_is_fitted(self)
         frame, dtype = self._validate(X, reset=False)
-        # In the precision of X, so that a row's features do not depend on the other rows of the batch.
-        rows = TensorSource(torch.from_numpy(self.table_.encode(frame)).to(dtype))
-        encoder = copy.deepcopy(self.encoder_).to(dtype)
-        features: np.ndarray = EncodedSource(encoder, rows, torch.device("cpu")).features().numpy()
-        return features
+        return _apply(self.encoder_, self.table_.encode(frame), dtype)
 
     def _validate(self, X: Any, reset: bool) -> tuple[Frame, torch.dtype]:
         """X as a frame, after scikit-learn's checks, and the precision of the features."""
@@ -215,3 +223,164 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.non_deterministic = False
         return tags
+
+
+class _FineTuned(BaseEstimator):  # type: ignore[misc]
+    """What `IMixClassifier` and `IMixRegressor` have in common."""
+
+    def __init__(
+        self,
+        transformer: Any = None,
+        *,
+        include_inputs: bool = True,
+        epochs: int = 60,
+        batch_size: int = 64,
+        lr: float = 1e-3,
+        encoder_lr: float = 1e-4,
+        unlabeled_weight: float = 0.0,
+        device: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.transformer = transformer
+        self.include_inputs = include_inputs
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.encoder_lr = encoder_lr
+        self.unlabeled_weight = unlabeled_weight
+        self.device = device
+        self.random_state = random_state
+
+    def _fit(self, X: Any, labels: np.ndarray) -> Self:
+        """Pretrain on the rows of X, and fine-tune with labels (N,): classes, where -1 means none, or numbers."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        transformer = IMixTransformer(random_state=seed) if self.transformer is None else clone(self.transformer)
+        transformer.fit(X)
+        self.transformer_: IMixTransformer = getattr(transformer, "estimator", transformer)  # of a FrozenEstimator
+        frame, _ = self.transformer_._validate(X, reset=False)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.transformer_, name):
+                setattr(self, name, getattr(self.transformer_, name))
+        rows = TensorSource(torch.from_numpy(self.transformer_.table_.encode(frame)), torch.from_numpy(labels))
+        names = ("include_inputs", "epochs", "batch_size", "lr", "encoder_lr", "unlabeled_weight", "device")
+        options: Any = {name: getattr(self, name) for name in names}
+        tuned = finetune(self.transformer_.encoder_, rows, seed=seed, **options)
+        assert tuned.head is not None
+        self.model_ = Classifier(tuned.encoder, tuned.head, self.include_inputs)
+        self.history_ = tuned.metrics
+        return self
+
+    def _scores(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        frame, dtype = self.transformer_._validate(X, reset=False)
+        return _apply(self.model_, self.transformer_.table_.encode(frame), dtype)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+class IMixClassifier(ClassifierMixin, _FineTuned):  # type: ignore[misc]
+    """Classify rows of a table with features learned from all rows, labeled or not.
+
+    `fit` trains an encoder on X without labels, then fine-tunes it with the labels. Rows whose label is missing (NaN or
+    None) are used by the first step only.
+
+    Parameters
+    ----------
+    transformer : IMixTransformer, optional
+        How the encoder is trained. To fine-tune an encoder that was already fitted, on more rows than have labels, pass
+        ``sklearn.frozen.FrozenEstimator(transformer)``. Default: ``IMixTransformer()``.
+    include_inputs : bool, default=True
+        Let the classifier see the columns beside the features.
+    epochs : int, default=60
+        Maximum number of epochs of fine-tuning; fewer if the loss on held-out labels no longer improves.
+    batch_size : int, default=64
+        Rows per step of fine-tuning.
+    lr, encoder_lr : float, default=1e-3 and 1e-4
+        Learning rates of the last layer and of the encoder.
+    unlabeled_weight : float, default=0.0
+        Weight of the pretraining loss, which is added in fine-tuning if it is above 0.
+    device : str, default="auto"
+        "auto", "cpu", "cuda" or "cuda:N".
+    random_state : int, RandomState or None, default=None
+        Seed of all random numbers.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (C,)
+        The classes.
+    transformer_ : IMixTransformer
+        The pretrained transformer.
+    history_ : list of dict
+        Metrics of fine-tuning.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> transformer = imix.IMixTransformer(epochs=5, random_state=0)
+    >>> imix.IMixClassifier(transformer, epochs=10, random_state=0).fit(X, y).predict_proba(X).shape
+    (150, 3)
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on rows X (N, F) and labels y (N,)."""
+        y = _check_target(X, y)
+        missing = np.array([value is None or value != value for value in y])
+        check_classification_targets(y[~missing])
+        self.classes_, codes = np.unique(y[~missing], return_inverse=True)
+        labels = np.full(len(y), -1)
+        labels[~missing] = codes
+        return self._fit(X, labels)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class, (N, C)."""
+        return softmax(self._scores(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most probable class of each row, (N,)."""
+        scores = self._scores(X)
+        return self.classes_[scores.argmax(1)]
+
+
+class IMixRegressor(RegressorMixin, _FineTuned):  # type: ignore[misc]
+    """Predict a number for rows of a table with features learned from all rows, labeled or not.
+
+    Rows whose target is NaN are used only to train the encoder. Parameters and attributes are those of
+    `IMixClassifier`, without the classes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> transformer = imix.IMixTransformer(epochs=5, random_state=0)
+    >>> imix.IMixRegressor(transformer, epochs=10, random_state=0).fit(X, y).predict(X).shape
+    (442,)
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on rows X (N, F) and targets y (N,)."""
+        y = check_array(
+            _check_target(X, y), ensure_2d=False, dtype=np.float32, ensure_all_finite="allow-nan", input_name="y"
+        )
+        return self._fit(X, y)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted number of each row, (N,)."""
+        return self._scores(X)[:, 0]
+
+
+def _check_target(X: Any, y: Any) -> np.ndarray:
+    """Return y as an array (N,); raise ValueError if it is missing or does not fit X."""
+    if y is None:
+        raise ValueError("fit requires y to be passed, but the target y is None")
+    check_consistent_length(X, y)
+    return column_or_1d(y, warn=True)
+
+
+def _apply(module: nn.Module, rows: np.ndarray, dtype: torch.dtype) -> np.ndarray:
+    """Apply a module to encoded rows in the precision of X, so that no row depends on the others of its batch."""
+    source = TensorSource(torch.from_numpy(rows).to(dtype))
+    return EncodedSource(copy.deepcopy(module).to(dtype), source, torch.device("cpu")).features().numpy()

@@ -51,7 +51,7 @@ def test_results_of_the_summary_are_those_of_single_protocols(run, data, summary
 
 def test_few_labels_have_means_and_standard_deviations_over_the_draws(summary):
     result = summary.find("features", "linear", 5)
-    assert result.draws == 3 and set(result.std) == set(result.metrics) and not result.intervals
+    assert result.draws == 3 and set(result.std) == set(result.metrics) - {"majority_accuracy"} and not result.intervals
     assert result.value <= summary.find("features", "linear").value + 0.05
 
 

@@ -143,7 +143,7 @@ def finetune(
     flags: LabelFlags = LabelFlags(),
     settings: FineTuningFlags = FineTuningFlags(),
 ) -> None:
-    """Train a classifier from a run's encoder and labels, of which a few may be enough.
+    """Train a classifier or regressor from a run's encoder and labels, of which a few may be enough.
 
     Parameters
     ----------
@@ -159,13 +159,13 @@ def finetune(
     from imix.train.finetune import finetune as run_finetune
 
     tuned = run_finetune(run, data, out=out, overwrite=overwrite, **vars(flags), **vars(settings))
-    print(
-        f"classifier of {len(tuned.config.classes)} classes written to {out}; next: imix predict {out} DATA --out FILE"
-    )
+    n_classes = len(tuned.config.classes)
+    model = f"classifier of {n_classes} classes" if n_classes else "regressor"
+    print(f"{model} written to {out}; next: imix predict {out} DATA --out FILE")
 
 
 def predict(run: Path, data: str, /, *, out: Path, keep: tuple[str, ...] = (), flags: ReadFlags = ReadFlags()) -> None:
-    """Write the classes and probabilities that a fine-tuned run predicts.
+    """Write the classes and probabilities, or the numbers, that a fine-tuned run predicts.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ def encode_classes(
     """Encode labels (N,) as 0, 1, ...; also return the classes in that order.
 
     The classes are `known_classes`, or else the sorted values of the labels. NaN, None and "" mean "no label" and
-    become -1.
+    become -1. Numbers with fractions are numeric targets: they stay floats, and there are no classes.
     """
     values = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
     if values.shape != (n,):
@@ -71,13 +71,16 @@ def encode_classes(
     missing = values == "" if values.dtype.kind == "U" else values != values  # NaN
     if values.dtype.kind == "O":
         missing = np.array([value is None or value != value or value == "" for value in values], bool)
+    is_numeric = values.dtype.kind == "f" and bool((values[~missing] != np.round(values[~missing])).any())
+    if known_classes is not None:
+        is_numeric = len(known_classes) == 0
+    if is_numeric or values.dtype.kind == "f":
+        if np.isinf(values).any():
+            raise InputError(f"the labels of {name} have infinite values")
+        if is_numeric:
+            return torch.from_numpy(values.astype(np.float32)), np.array([])
+        values = np.where(missing, 0, values).astype(np.int64)
     values = values[~missing]
-    if values.dtype.kind == "f":
-        if (fractional := ~np.isfinite(values) | (values != np.round(values))).any():
-            raise InputError(
-                f"labels must be classes, not continuous values; {name} has labels such as {values[fractional][0]:g}"
-            )
-        values = values.astype(np.int64)
     if not len(values):
         raise InputError(f"none of the samples of {name} has a label; omit the labels instead")
     try:

@@ -187,7 +187,7 @@ def _assemble(name: str, raw: RawData, data_settings: DataSettings, table: Table
         label = data_settings.label if is_new or data_settings.label in frames[0].columns else None
         table, inputs = encode_frames(frames, data_settings, table)
         if label is not None:  # rows for an existing table may come without labels
-            labels[:], class_names = encode_labels(frames, label, needed=is_new)
+            labels[:], class_names = encode_labels(frames, label, data_settings.columns.get(label), needed=is_new)
     else:
         inputs = [samples(x, split) for split, x in splits.items()]
     classes = None

@@ -26,7 +26,7 @@ class Source(ABC):
     Attributes
     ----------
     labels : Tensor of shape (N,) or None
-        Classes 0, 1, ...; -1 means "no label".
+        Classes 0, 1, ..., where -1 means "no label"; or numeric targets (floats), where NaN means "no label".
     """
 
     labels: Tensor | None = None
@@ -77,8 +77,20 @@ class Source(ABC):
 
     @property
     def n_classes(self) -> int:
-        """Number of classes; 0 without labels."""
-        return 0 if self.labels is None else int(self.labels.max()) + 1
+        """Number of classes; 0 without labels or with numeric targets."""
+        return 0 if self.labels is None or self.is_numeric else int(self.labels.max()) + 1
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the labels are numeric targets instead of classes."""
+        return self.labels is not None and self.labels.is_floating_point()
+
+    @property
+    def has_label(self) -> Tensor:
+        """Which samples have a label, (N,)."""
+        if self.labels is None:
+            return torch.zeros(len(self), dtype=torch.bool)
+        return ~self.labels.isnan() if self.is_numeric else self.labels >= 0
 
 
 class TensorSource(Source):
@@ -89,7 +101,7 @@ class TensorSource(Source):
     inputs : Tensor of shape (N, ...), or a tuple, list or dict of such tensors
         Samples.
     labels : Tensor of shape (N,), optional
-        Classes 0, 1, ...; -1 means "no label".
+        Classes 0, 1, ..., where -1 means "no label"; or numeric targets (floats), where NaN means "no label".
 
     Examples
     --------
@@ -214,7 +226,11 @@ def take_fraction(data: Data, fraction: float) -> Data:
     n, labels = len(data.train), data.train.labels
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(n, generator=generator)
-    groups = [order] if labels is None else [order[labels[order] == label] for label in labels.unique()]
+    groups = (
+        [order]
+        if labels is None or data.train.is_numeric
+        else [order[labels[order] == label] for label in labels.unique()]
+    )
     rows = torch.cat([group[: max(1, round(len(group) * fraction))] for group in groups]).sort().values
     names = [data.sample_names[row] for row in rows.tolist()] + list(data.sample_names[n:]) if data.sample_names else ()
     return replace(data, train=data.train.take(rows), sample_names=names)

@@ -170,6 +170,8 @@ def evaluate(
             f"{run.settings.method} was trained with the labels of all samples of {loaded.name}, so none of them can "
             "be held out for testing; pass test samples with `test=FILE`"
         )
+    if loaded.train.is_numeric and protocol not in (None, "fed", *ON_FEATURES):
+        raise InputError(f"protocol {protocol!r} needs classes; the labels of {loaded.name} are numbers")
     dataset, split = with_test_split(loaded, seed, labeled=needs_labels)
     assert dataset.test is not None
     torch_device = pick_device(device)
@@ -177,7 +179,7 @@ def evaluate(
     result = Result(
         protocol or "none",
         dataset.name,
-        {"majority_accuracy": majority_accuracy(dataset)} if needs_labels else {},
+        {"majority_accuracy": majority_accuracy(dataset)} if needs_labels and dataset.n_classes else {},
         {},
         split,
         label=dataset.settings.label if needs_labels else None,

@@ -39,7 +39,8 @@ def encode(encoder: nn.Module, data: Data, device: torch.device) -> Samples:
     features = train.features().float(), test.features().float()
     if data.train.labels is None:
         return Samples(*features, torch.empty(0), torch.empty(0), 0)
-    return Samples(*features, train.labels(), test.labels(), data.n_classes)
+    n_classes = 1 if data.train.is_numeric else data.n_classes
+    return Samples(*features, train.labels(), test.labels(), n_classes)
 
 
 def combined(inputs: Samples, features: Samples) -> Samples:

@@ -41,7 +41,7 @@ class Summary:
     --------
     >>> summary = imix.evaluate(torch.nn.Flatten(), "digits", labels_per_class=(10,), draws=2)
     >>> list(summary.find("features", "linear").metrics)
-    ['accuracy', 'balanced_accuracy', 'macro_f1', 'log_loss', 'auroc']
+    ['accuracy', 'balanced_accuracy', 'macro_f1', 'log_loss', 'auroc', 'majority_accuracy']
     """
 
     results: list[Result]

@@ -24,15 +24,14 @@ def with_test_split(
     n_samples = len(data.train) + len(data.test or ())
     if data.test is not None and (group is not None or time is not None):
         raise InputError(f"{data.name} has test samples, so it cannot be split by `group` or `time`")
-    if labeled and data.train.labels is not None:
-        has_label = data.train.labels >= 0
-        group, time = (None if values is None else values[has_label] for values in (group, time))
+    if labeled:
+        group, time = (None if values is None else values[data.train.has_label] for values in (group, time))
     if labeled:
         train = labeled_samples(data)
         test_name = data.settings.test or f"the test samples of {data.name}"
         test = None if data.test is None else _labeled(data.test, test_name, data)
         data = replace(data, train=train, test=test)
-        if data.n_classes < 2:
+        if data.n_classes < 2 and not data.train.is_numeric:
             raise InputError(f"all samples of {data.name} have the same class; evaluation needs at least two classes")
     unlabeled = n_samples - len(data.train) - len(data.test or ())
     if data.test is not None:
@@ -41,7 +40,8 @@ def with_test_split(
         raise InputError(
             f"{data.name} has no test samples, and its {len(data.train)} training samples are too few to split"
         )
-    labels = data.train.labels if labeled and data.train.labels is not None else torch.zeros(len(data.train))
+    stratified = labeled and not data.train.is_numeric
+    labels = data.train.labels if stratified and data.train.labels is not None else torch.zeros(len(data.train))
     if time is not None:
         kept, held_out = _latest(time, TEST_FRACTION)
     elif group is not None:
@@ -111,7 +111,7 @@ def _labeled(source: Source, name: str, data: Data) -> Source:
         else:
             hint = "pass `labels` together with the samples"
         raise InputError(f"{name} have no labels, which this protocol needs; {hint}")
-    has_label = source.labels >= 0
+    has_label = source.has_label
     if not has_label.any():
         raise InputError(f"none of {name} has a label")
     return source if has_label.all() else source.take(has_label.nonzero()[:, 0])

@@ -1,4 +1,4 @@
-"""`imix.predict`: the classes and probabilities that a fine-tuned run predicts."""
+"""`imix.predict`: the classes and probabilities, or the numbers, that a fine-tuned run predicts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from imix.encoders import temporarily_on
 from imix.errors import InputError
@@ -24,19 +25,17 @@ class Predictions:
 
     Parameters
     ----------
-    classes : tuple of str
-        Names of the classes.
+    labels : ndarray of shape (N,)
+        The most probable class, or the predicted number.
     probabilities : ndarray of shape (N, C)
-        Probability of each class.
+        Probability of each class; (N, 0) for numbers.
+    classes : tuple of str
+        Names of the classes; empty for numbers.
     """
 
-    classes: tuple[str, ...]
+    labels: np.ndarray
     probabilities: np.ndarray
-
-    @property
-    def labels(self) -> np.ndarray:
-        """The most probable class of each sample, (N,)."""
-        return np.array(self.classes, dtype=object)[self.probabilities.argmax(1)]
+    classes: tuple[str, ...]
 
 
 def predict(
@@ -49,7 +48,7 @@ def predict(
     data_dir: str | None = None,
     device: str = "auto",
 ) -> Predictions:
-    """Predict the class of every sample, and optionally write classes and probabilities to a file.
+    """Predict the class or number of every sample, and optionally write the predictions to a file.
 
     Parameters
     ----------
@@ -66,7 +65,7 @@ def predict(
     Returns
     -------
     Predictions
-        Classes and probabilities, in the order of the data.
+        Classes and probabilities, or numbers, in the order of the data.
 
     Examples
     --------
@@ -92,11 +91,13 @@ def predict(
     classifier = Classifier(run.encoder, run.head, bool(tuning.include_inputs))
     with temporarily_on(torch_device, classifier):
         scores = [EncodedSource(classifier, source, torch_device).features() for source in sources.values()]
-    probabilities = np.concatenate([part.softmax(1).cpu().numpy() for part in scores])
-    predictions = Predictions(classes, probabilities)
+    outputs = torch.cat(scores).cpu()
+    if classes:
+        probabilities = outputs.softmax(1).numpy()
+        labels = np.array([printable(name) for name in classes], dtype=object)[probabilities.argmax(1)]
+    else:
+        probabilities, labels = np.empty((len(outputs), 0), np.float32), outputs[:, 0].numpy()
     if out is not None:
-        names = [f"p_{printable(name)}" for name in classes]
-        by_class = dict(zip(names, probabilities.T, strict=True))
-        labels = {"prediction": [printable(label) for label in predictions.labels]}
-        write_columns(out, kept | labels | by_class | sample_columns(dataset, sources))
-    return predictions
+        by_class = {f"p_{printable(name)}": column for name, column in zip(classes, probabilities.T, strict=True)}
+        write_columns(out, kept | {"prediction": labels} | by_class | sample_columns(dataset, sources))
+    return Predictions(labels, probabilities, classes)

@@ -102,7 +102,7 @@ def draw_map(
             f"a map needs at least {MIN_SAMPLES} samples; {dataset.name} has {len(selection.rows)} to show"
         )
     selected = selection.take()
-    labels = None if selected.labels is None else selected.labels.numpy()
+    labels = None if selected.labels is None or selected.is_numeric else selected.labels.numpy()
     return save_map(out, project_2d(embed(run, selected, device=device), method), labels, dataset.class_names)
 
 
@@ -123,8 +123,8 @@ def _label_by_column(data: Data, label: str, frames: Sequence[Frame]) -> Data:
 def _rows_of_classes(data: Data, selection: SampleSelection, classes: Sequence[str]) -> np.ndarray:
     """Selected rows that belong to the given classes, in random order."""
     labels = selection.source.labels
-    if labels is None:
-        raise InputError(f"cannot select classes: the {selection.split} samples of {data.name} have no labels")
+    if labels is None or selection.source.is_numeric:
+        raise InputError(f"cannot select classes: the {selection.split} samples of {data.name} have no classes")
     if unknown := [name for name in classes if name not in data.display_names]:
         raise InputError(f"unknown class {unknown[0]!r}; choose from {', '.join(data.display_names)}")
     numbers = torch.tensor([data.display_names.index(name) for name in classes])

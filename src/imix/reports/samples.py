@@ -56,7 +56,7 @@ def sample_content(run: Run, data: Data, selection: SampleSelection) -> dict[str
         "total": len(selection.source),
         "indices": rows,
         "names": [data.sample_names[offset + row] for row in rows] if data.sample_names else [],
-        "labels": None if samples.labels is None else samples.labels.tolist(),
+        "labels": None if samples.labels is None or samples.is_numeric else samples.labels.tolist(),
         "classes": data.display_names,
     }
     shape = data.train.shape

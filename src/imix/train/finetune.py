@@ -68,11 +68,11 @@ def finetune(
     device: str = "auto",
     **options: Unpack[FineTuningOptions],
 ) -> Run:
-    """Train a classifier from a pretrained encoder.
+    """Train a classifier, or a regressor if the labels are numbers, from a pretrained encoder.
 
-    The head starts as the linear classifier of `imix.evaluate`, fitted to the frozen features (and inputs); then all
+    The head starts as the linear model of `imix.evaluate`, fitted to the frozen features (and inputs); then all
     layers are trained, the encoder at a lower learning rate. The number of epochs is chosen on held-out labels, and the
-    model is trained once more with all of them, so that the result is rarely worse than the linear classifier.
+    model is trained once more with all of them, so that the result is rarely worse than the linear model.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def finetune(
     data = run.config.data.name if data is None else data
     loaded = load_for_run(run, data, labels, label=label, columns=columns, data_dir=data_dir)
     labeled = replace(loaded, train=labeled_samples(loaded))
-    if loaded.n_classes < 2:
+    if loaded.n_classes < 2 and not loaded.train.is_numeric:
         raise InputError(f"all samples of {loaded.name} have the same class; a classifier needs at least two")
     if settings.include_inputs is None:
         settings = replace(settings, include_inputs=_small_rows(loaded))
@@ -129,10 +129,18 @@ def finetune(
     trainer = _Trainer(run, loaded, labeled, settings, pick_device(device))
     with isolated_rng(trainer.device):
         model, metrics = trainer.train()
+        with torch.no_grad():  # numbers are predicted in their own units
+            model.head.weight.mul_(trainer.scale)
+            model.head.bias.mul_(trainer.scale).add_(trainer.center)
     data_config = DataConfig(
         loaded.name, len(labeled.train), loaded.train.shape, loaded.settings, loaded.table, loaded.train.fingerprint()
     )
-    config = replace(run.config, data=data_config, fine_tuning=settings, classes=tuple(loaded.display_names))
+    config = replace(
+        run.config,
+        data=data_config,
+        fine_tuning=settings,
+        classes=() if loaded.train.is_numeric else tuple(loaded.display_names),
+    )
     tuned = Run(model.encoder.cpu().eval(), config, metrics, folder, head=model.head.cpu())
     if folder is not None:
         with files.locked(folder, wait=False):
@@ -164,18 +172,21 @@ class _Trainer:
 
     def __init__(self, run: Run, data: Data, labeled: Data, settings: FineTuning, device: torch.device) -> None:
         self.run, self.data, self.settings, self.device = run, data, settings, device
-        self.n_classes = data.n_classes
         self.source = labeled.train.to(device)
         assert self.source.labels is not None
         self.labels = self.source.labels
         # Crops and flips suit images that were pretrained with them; digits, for example, were not.
         crops = (run.settings.augment or data.augment) in ("cifar", "imagenet")
         self.augment = weak_crops(data.train.shape) if crops else nn.Identity()
-        counts = torch.bincount(self.labels, minlength=self.n_classes)
-        self.min_count = int(counts[counts > 0].min())
-        self.class_weights = (
-            (len(self.labels) / (len(counts) * counts)).clamp(max=1e6) if settings.class_weights else None
-        )
+        self.n_classes, self.class_weights = data.n_classes or 1, None  # one output for a number
+        self.min_count, self.center, self.scale = len(self.source), 0.0, 1.0
+        if data.train.is_numeric:  # learned in units of the standard deviation
+            self.center, self.scale = float(self.labels.mean()), float(self.labels.std()) or 1.0
+        else:
+            counts = torch.bincount(self.labels, minlength=self.n_classes)
+            self.min_count = int(counts[counts > 0].min())
+            if settings.class_weights:
+                self.class_weights = (len(self.labels) / (len(counts) * counts)).clamp(max=1e6)
 
     def train(self) -> tuple[Classifier, list[dict[str, Any]]]:
         """Choose the number of epochs on held-out labels, and train on all; return the model and its metrics."""
@@ -183,7 +194,8 @@ class _Trainer:
         if settings.held_out == 0 or self.min_count < MIN_PER_CLASS:
             model, metrics, _ = self.fit(torch.arange(n), settings.epochs)
             return model, metrics
-        kept, held_out = (rows.cpu() for rows in stratified_split(self.labels, settings.held_out, settings.seed))
+        labels = torch.zeros(n) if self.labels.is_floating_point() else self.labels
+        kept, held_out = (rows.cpu() for rows in stratified_split(labels, settings.held_out, settings.seed))
         model, metrics, best_epoch = self.fit(kept, settings.epochs, held_out)
         if n <= MAX_REFIT:
             model, _, _ = self.fit(torch.arange(n), best_epoch)
@@ -249,7 +261,7 @@ class _Trainer:
         x = EncodedSource(_Representation(model), self.source.take(rows), self.device).features().float()
         mean, std = x.mean(0), x.std(0, correction=0)
         std = torch.where(std > 1e-6 * std.max(), std, torch.inf)
-        fitted = fit_linear(((x - mean) / std)[None], self.labels[rows][None], self.n_classes)
+        fitted = fit_linear(((x - mean) / std)[None], self.targets(self.labels[rows])[None], self.n_classes)
         model.head = nn.Linear(x.shape[1], self.n_classes, device=self.device)
         with torch.no_grad():  # the standardization becomes part of the weights
             weight = fitted.weight[0] / std[:, None]  # (F, C)
@@ -262,20 +274,28 @@ class _Trainer:
         assert labels is not None
         model.eval()
         x = map_fields(to_channels_last, self.augment(to_float(map_fields(lambda x: x.to(self.device), x))))
-        x, labels = model.encoder[0](x), labels.to(self.device)
+        x, targets = model.encoder[0](x), self.targets(labels.to(self.device))
         if self.settings.mix == "none":
-            return F.cross_entropy(model.score(x), labels, self.class_weights)
+            return self.losses(model.score(x), targets).mean()
         mixed, mix = MixUp(self.settings.alpha)(x)
         scores = model.score(mixed)
-        loss, partner_loss = (
-            F.cross_entropy(scores, y, self.class_weights, reduction="none") for y in (labels, labels[mix.partner])
-        )
-        return (mix.lam * loss + (1 - mix.lam) * partner_loss).mean()
+        losses, partner_losses = self.losses(scores, targets), self.losses(scores, targets[mix.partner])
+        return (mix.lam * losses + (1 - mix.lam) * partner_losses).mean()
+
+    def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of each sample, (N,)."""
+        if targets.is_floating_point():
+            return (scores[:, 0] - targets).square() / 2
+        return F.cross_entropy(scores, targets, self.class_weights, reduction="none")
+
+    def targets(self, labels: Tensor) -> Tensor:
+        """Return classes unchanged, and standardized numbers."""
+        return (labels - self.center) / self.scale if labels.is_floating_point() else labels
 
     def loss_on(self, model: Classifier, rows: Tensor) -> float:
-        """Return the cross-entropy on held-out rows."""
+        """Return the loss on held-out rows."""
         scores = EncodedSource(model, self.source.take(rows), self.device).features()
-        return float(F.cross_entropy(scores, self.labels[rows], self.class_weights))
+        return float(self.losses(scores, self.targets(self.labels[rows])).mean())
 
 
 class _Pretraining:

@@ -25,7 +25,9 @@ def health(view_1: Tensor, view_2: Tensor, labels: Tensor | None = None) -> dict
         "uniformity": float((-2 * distances).exp().mean().log()) if len(distances) else 0.0,
         "effective_rank": float(torch.special.entr(spectrum).sum().exp()),
     }
-    return metrics if labels is None else metrics | _batch_1nn(first, labels[:MAX_SAMPLES])
+    if labels is None or labels.is_floating_point():  # without classes
+        return metrics
+    return metrics | _batch_1nn(first, labels[:MAX_SAMPLES])
 
 
 def _batch_1nn(directions: Tensor, labels: Tensor) -> dict[str, float]:

@@ -21,6 +21,8 @@ def build_knn_probe(
         raise InputError(
             f"`knn_every` with method {settings.method!r} needs a test set, because training uses all other labels"
         )
+    if data.train.is_numeric:
+        raise InputError(f"`knn_every` needs classes; the labels of {data.name} are numbers")
     split, _ = with_test_split(data, settings.seed)
     assert split.test is not None
     train, test = EncodedSource(encoder, split.train, device), EncodedSource(encoder, split.test, device)

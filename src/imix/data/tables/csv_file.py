@@ -240,7 +240,11 @@ def _convert_text(column: Any, decimal_marks: str) -> Any:
         return dates.cast(pa.timestamp("s")).cast(pa.time32("s"))
 
     types = (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("s"), pa.timestamp("us"))
-    conversions: list[Callable[[Any], Any]] = [from_commas, *(lambda text, t=t: text.cast(t) for t in types), from_clock]
+    conversions: list[Callable[[Any], Any]] = [
+        from_commas,
+        *(lambda text, t=t: text.cast(t) for t in types),
+        from_clock,
+    ]
     for convert in conversions:
         try:
             convert(trim(column.slice(0, 1000)))

@@ -43,11 +43,12 @@ def encode_frames(
 
 
 def encode_labels(
-    frames: Sequence[Frame], label: str, needed: bool = True
+    frames: Sequence[Frame], label: str, kind: str | None = None, needed: bool = True
 ) -> tuple[list[Tensor] | list[None], list[str]]:
     """Return the class numbers (N,) of each frame's rows, -1 for rows without a label, and the class names.
 
-    A label column without values is an error if labels are `needed`; otherwise there are no class numbers.
+    Numbers with fractions, or of kind "numeric", are targets (floats, NaN for rows without a label) and no classes. A
+    label column without values is an error if labels are `needed`; otherwise there are no class numbers.
     """
     for frame in frames:
         frame.check_columns([label])
@@ -62,11 +63,13 @@ def encode_labels(
         return [None] * len(frames), []
     if not classes:
         raise InputError(f"the label column {label!r} of {frames[0].name} has no values")
-    if numeric and (has_fractions(values := np.array(classes, float)) or np.isinf(values).any()):
-        raise InputError(
-            f"the label column {label!r} of {frames[0].name} has fractions or infinite values, but labels must be "
-            f"classes; exclude the column with `columns={{{label!r}: 'drop'}}`"
-        )
+    if numeric and np.isinf(values := np.array(classes, float)).any():
+        raise InputError(f"the label column {label!r} of {frames[0].name} has infinite values")
+    if numeric and (kind == "numeric" or has_fractions(values)):
+        return [
+            torch.from_numpy(np.array([np.nan if name is None else float(name) for name in names], np.float32)[codes])
+            for codes, names in codes_and_names
+        ], []
     for frame, names in zip(frames, names_by_frame, strict=True):
         if unseen := sorted(set(names) - set(classes)):
             raise InputError(f"{frame.name} has labels that are not in the training samples: {unseen[:5]}")

@@ -61,7 +61,9 @@ class Frame:
             if name not in existing:
                 guess = did_you_mean(name, self.columns)
                 no_header = self.decimal_marks and self.columns == tuple(map(str, range(len(self.columns))))
-                hint = " (the first line was read as data; if it is the header, use `header='yes'`)" if no_header else ""
+                hint = (
+                    " (the first line was read as data; if it is the header, use `header='yes'`)" if no_header else ""
+                )
                 all_names = format_names(self.columns)
                 raise InputError(f"{self.name} has no column {name!r}{guess}; its columns are {all_names}{hint}")
 
