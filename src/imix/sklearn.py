@@ -255,7 +255,7 @@ class _FineTuned(BaseEstimator):  # type: ignore[misc]
         """Pretrain on the rows of X, and fine-tune with labels (N,): classes, where -1 means none, or numbers."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         transformer = IMixTransformer(random_state=seed) if self.transformer is None else clone(self.transformer)
-        transformer.fit(X)
+        transformer.fit(X, None)
         self.transformer_: IMixTransformer = getattr(transformer, "estimator", transformer)  # of a FrozenEstimator
         frame, _ = self.transformer_._validate(X, reset=False)
         for name in ("n_features_in_", "feature_names_in_"):
@@ -328,7 +328,7 @@ class IMixClassifier(ClassifierMixin, _FineTuned):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Self:
         """Train on rows X (N, F) and labels y (N,)."""
         y = _check_target(X, y)
-        missing = np.array([value is None or value != value for value in y])
+        missing = np.array([value is None or value != value for value in y], bool)
         check_classification_targets(y[~missing])
         self.classes_, codes = np.unique(y[~missing], return_inverse=True)
         labels = np.full(len(y), -1)

@@ -75,7 +75,7 @@ def test_what_needs_classes_says_so(run, house_csv):
         (lambda: imix.evaluate(run, protocol="linear-paper"), "protocol 'linear-paper' needs classes"),
         (lambda: imix.evaluate(run, protocol="pinv"), "protocol 'pinv' needs classes"),
         (lambda: imix.pretrain(house_csv, QUICK, settings, knn_every=1, progress=False), "`knn_every` needs classes"),
-        (lambda: imix.pretrain(house_csv, QUICK, settings, method="supclr", progress=False), "needs classes"),
+        (lambda: imix.pretrain(house_csv, QUICK, settings, method="supclr", progress=False), "are classes"),
     ]:
         with pytest.raises(InputError, match=message):
             call()
