@@ -87,7 +87,10 @@ SECTIONS = {
         "imix.detection.hyperparameters.Detection",
     ],
     "The paper": ["imix.reproduce.runner.reproduce", "imix.reproduce.experiment.Ambiguities"],
-    "Errors": [f"imix.errors.{name}" for name in ("InputError", "TrainingError", "StorageError", "Interrupted")],
+    "Errors": [
+        f"imix.errors.{name}"
+        for name in ("InputError", "TrainingError", "StorageError", "Interrupted", "RunFolderBusy")
+    ],
 }
 # Where users import an object from, if that is not the module that defines it.
 PUBLIC_MODULES = (

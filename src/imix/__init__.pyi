@@ -9,6 +9,7 @@ from . import reproduce as reproduce
 from ._version import __version__ as __version__
 from .errors import InputError as InputError
 from .errors import Interrupted as Interrupted
+from .errors import RunFolderBusy as RunFolderBusy
 from .errors import StorageError as StorageError
 from .errors import TrainingError as TrainingError
 from .evaluation import evaluate as evaluate

@@ -11,23 +11,64 @@ MAX_MESSAGE_LENGTH = 300  # characters; some libraries quote the whole input the
 
 
 class InputError(ValueError):
-    """Invalid user input. The message names the parameter, the value and what is allowed."""
+    """Invalid user input. The message names the parameter, the value and what is allowed.
+
+    Messages have options in backticks, as Python arguments; the command line shows them as flags.
+
+    Examples
+    --------
+    >>> imix.Settings(epochs=0)
+    Traceback (most recent call last):
+    imix.errors.InputError: `epochs` must be above 0; got 0
+    """
 
 
 class TrainingError(RuntimeError):
-    """Training cannot continue, e.g. the loss is not finite. The message names the step and the likely cause."""
+    """Training cannot continue, e.g. the loss is not finite. The message names the step and the likely cause.
+
+    Examples
+    --------
+    >>> identical_samples = torch.ones(64, 5)
+    >>> options = {"epochs": 100, "encoder": "mlp:8", "device": "cpu", "progress": False}
+    >>> imix.pretrain(identical_samples, **options)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    imix.errors.TrainingError: collapse: the loss stays at chance (4.1589) at step 30: all embeddings are the same, ...
+    """
 
 
 class StorageError(OSError):
-    """A file could not be written. The message names the file, the reason and the disk space it needs."""
+    """A file could not be written. The message names the file, the reason and the disk space it needs.
+
+    Examples
+    --------
+    >>> imix.embed("runs/customers", "customers.csv", out="/full/z.npy")  # doctest: +SKIP
+    Traceback (most recent call last):
+    imix.errors.StorageError: cannot write '/full/z.npy': No space left on device (it needs 10.2 MB, and 2.1 MB are ...
+    """
 
 
 class Interrupted(RuntimeError):
-    """A run was stopped or lost some of its ranks. It can be resumed from its last checkpoint, if it wrote one."""
+    """A run was stopped or lost some of its ranks. It can be resumed from its last checkpoint, if it wrote one.
+
+    Examples
+    --------
+    >>> try:  # doctest: +SKIP
+    ...     imix.pretrain("customers.csv", out="runs/customers", resume=True)
+    ... except imix.Interrupted as error:  # SIGTERM from a job scheduler, or Ctrl-C
+    ...     print(error)
+    stopped at step 5140 of 20000; the run can be resumed
+    """
 
 
 class RunFolderBusy(Interrupted):
-    """Another command is training in the run folder. The same command works when that one has ended."""
+    """Another command is training in the run folder. The same command works when that one has ended.
+
+    Examples
+    --------
+    >>> imix.pretrain("customers.csv", out="runs/customers")  # doctest: +SKIP
+    Traceback (most recent call last):
+    imix.errors.RunFolderBusy: another command is training in 'runs/customers'; wait, or change `out`
+    """
 
 
 def first_line(error: Exception) -> str:

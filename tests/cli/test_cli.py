@@ -91,6 +91,7 @@ def test_a_csv_file_with_strings_and_missing_values(run_cli, tmp_path, monkeypat
     assert "missing: 'weight;kg'; not seen in training: 'weight'" in err
 
 
+@pytest.mark.slow
 def test_every_command_that_reads_a_table_can_drop_columns(run_cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [f"{i * 7 % 90 / 2 + 40 * (i % 3)},{i * 5 % 7 / 2},{'abc'[i % 3]}" for i in range(60)]

@@ -15,6 +15,7 @@ from imix.run.result import Result, Split
 from tests.detection.helpers import TINY, NarrowResNet
 
 
+@pytest.mark.slow
 def test_the_encoder_of_a_run_is_copied_and_the_result_is_saved(shapes, tmp_path):
     x = np.random.default_rng(0).integers(0, 256, (16, 3, 32, 32), dtype=np.uint8)
     settings = imix.Settings(epochs=1, batch_size=8, device="cpu")

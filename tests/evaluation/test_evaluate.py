@@ -52,6 +52,7 @@ def test_the_momentum_encoder_is_not_the_one_evaluated():
 # --- results and records ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_result_includes_its_hyperparameters(run):
     result = imix.evaluate(run, protocol="knn")
     assert "k 20" in str(result) and "temperature 0.07" in str(result) and "test 500" in str(result)

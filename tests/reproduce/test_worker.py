@@ -33,6 +33,7 @@ def test_two_processes_do_not_run_the_same_training(job, tmp_path):
     assert Worker(tmp_path, "smoke", progress=False).run(job).failures == []
 
 
+@pytest.mark.slow
 def test_a_run_is_measured_on_the_current_device_not_the_one_it_was_trained_on(job, tmp_path):
     worker, folder = Worker(tmp_path, "smoke", progress=False), tmp_path / "runs" / job.name
     worker.run(job)

@@ -106,6 +106,7 @@ def test_images_with_channels_last_are_rejected():
         load(np.zeros((5, 32, 32, 3), np.uint8))
 
 
+@pytest.mark.slow
 def test_low_contrast_images_are_not_reported_as_collapse():
     x = (0.5 + 0.0005 * torch.randn(64, 3, 8, 8, generator=torch.Generator().manual_seed(0))).clamp(0, 1)
     imix.pretrain(x, Settings(epochs=20, batch_size=16, lr=0.01, device="cpu"), progress=False)

@@ -27,6 +27,24 @@ class Source(ABC):
     ----------
     labels : Tensor of shape (N,) or None
         Classes 0, 1, ..., where -1 means "no label"; or numeric targets (floats), where NaN means "no label".
+
+    Examples
+    --------
+    >>> class Lines(imix.data.Source):
+    ...     def __init__(self, slopes):
+    ...         self.slopes = slopes
+    ...     def __len__(self):
+    ...         return len(self.slopes)
+    ...     def batches(self, rows):
+    ...         for batch in rows:
+    ...             yield self.slopes[batch, None] * torch.arange(10), None
+    ...     def to(self, device):
+    ...         return Lines(self.slopes.to(device))
+    ...     def take(self, rows):
+    ...         return Lines(self.slopes[rows])
+    >>> run = imix.pretrain(Lines(torch.randn(64)), epochs=1, device="cpu", progress=False)
+    >>> imix.embed(run, Lines(torch.randn(5))).shape
+    (5, 256)
     """
 
     labels: Tensor | None = None

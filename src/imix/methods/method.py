@@ -99,6 +99,15 @@ class ProjectionMethod(Method):
         Dimension of the embeddings, which is the output of the head.
     width : int, optional
         The feature dimension F. By default it is read from the encoder.
+
+    Examples
+    --------
+    >>> class Similarity(imix.methods.ProjectionMethod):
+    ...     def forward(self, view_1, view_2):
+    ...         z_1, z_2 = self.project(view_1, view_2)
+    ...         return -torch.nn.functional.cosine_similarity(z_1, z_2).mean()
+    >>> Similarity(torch.nn.Linear(4, 8), dim=3)(torch.randn(16, 4), torch.randn(16, 4)).shape
+    torch.Size([])
     """
 
     default_head = "mlpbn"
@@ -143,6 +152,16 @@ class InBatchMethod(ProjectionMethod):
         Dimension of the embeddings, which is the output of the head.
     width : int, optional
         The feature dimension F. By default it is read from the encoder.
+
+    Examples
+    --------
+    >>> class Symmetric(imix.methods.InBatchMethod):
+    ...     def forward(self, view_1, view_2):
+    ...         q, k = self.project(view_1, view_2)
+    ...         pairs = ((q, k), (k, q))
+    ...         return sum(imix.losses.npair(*pair, temperature=self.temperature) for pair in pairs) / 2
+    >>> Symmetric(torch.nn.Linear(4, 8))(torch.randn(16, 4), torch.randn(16, 4)).shape
+    torch.Size([])
     """
 
     def __init__(

@@ -39,6 +39,14 @@ class MomentumMethod(ProjectionMethod):
     symmetric : bool
         Use both views as anchors and as keys, at twice the cost. By default view 1 provides the anchors and view 2
         the keys, as in the paper.
+
+    Examples
+    --------
+    >>> class Distance(imix.methods.MomentumMethod):
+    ...     def forward(self, view_1, view_2):
+    ...         return sum((q - k).square().mean() for q, k, mix in self.encode_pairs(view_1, view_2))
+    >>> learner = Distance(torch.nn.Linear(4, 8), momentum=0.99)
+    >>> learner(torch.randn(16, 4), torch.randn(16, 4)).backward(); learner.update()
     """
 
     default_head = "mlpbn1"

@@ -31,6 +31,12 @@ class Architecture:
         Whether the model standardizes its inputs.
     clip : Clip or None
         Format of audio clips; None for other data.
+
+    Examples
+    --------
+    >>> run = imix.pretrain(torch.randn(64, 5), epochs=1, device="cpu", progress=False)
+    >>> run.config.architecture
+    Architecture(encoder='small', shape=(5,), groups=(), standardize=True, clip=None)
     """
 
     encoder: str
@@ -63,6 +69,12 @@ class DataConfig:
         How table columns are encoded as numbers; None for other data.
     fingerprint : str or None
         Hash of the samples; None if they are streamed.
+
+    Examples
+    --------
+    >>> run = imix.pretrain(torch.randn(64, 5), epochs=1, device="cpu", progress=False)
+    >>> run.config.data.name, run.config.data.samples, run.config.data.shape
+    ('in-memory data', 64, (5,))
     """
 
     name: str
@@ -95,6 +107,12 @@ class RunConfig:
         How the run was fine-tuned; None for a pretrained run.
     classes : tuple of str
         Names of the classes that a fine-tuned run predicts.
+
+    Examples
+    --------
+    >>> run = imix.pretrain(torch.randn(64, 5), method="moco", epochs=1, device="cpu", progress=False)
+    >>> run.config.settings.method, run.config.ranks, run.config.user_supplied
+    ('moco', 1, {})
     """
 
     settings: Settings

@@ -82,7 +82,7 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
             f"imix.load_encoder(path, module), or imix.load_run(folder, module) for evaluate, embed and report"
         )
     if encoder is None and not architecture.encoder.startswith("timm:"):  # the name of a timm model determines its size
-        _load_weights(path, _without_memory(path, architecture), {name: x.to("meta") for name, x in state.items()})
+        _load_weights(path, _without_memory(path, architecture), state, assign=True)
     model = assemble(architecture, encoder)
     _load_weights(path, model, state)
     return model.eval()
@@ -99,9 +99,9 @@ def _without_memory(path: str | Path, architecture: Architecture) -> nn.Sequenti
         raise InputError(f"cannot build the encoder described in {str(path)!r}: {first_line(error)}") from error
 
 
-def _load_weights(path: str | Path, model: nn.Sequential, state: dict[str, Tensor]) -> None:
+def _load_weights(path: str | Path, model: nn.Sequential, state: dict[str, Tensor], assign: bool = False) -> None:
     try:
-        model.load_state_dict(state)
+        model.load_state_dict(state, assign=assign)
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise InputError(f"the weights in {str(path)!r} do not match the encoder: {reason}") from error
