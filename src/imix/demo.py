@@ -52,14 +52,11 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[RunGroup]
     if out.exists() and not out.is_dir():
         raise InputError(f"`out` must be a folder; {str(out)!r} is a file")
     start = time.monotonic()
-    configurations = {
-        name: settings if epochs is None else replace(settings, epochs=epochs)
-        for name, settings in CONFIGURATIONS.items()
-    }
     print("N-pair with and without i-Mix on digits, no augmentation; takes 1-2 minutes on two cores", flush=True)
     digits = load("digits")
     groups = []
-    for name, settings in configurations.items():
+    for name, settings in CONFIGURATIONS.items():
+        settings = settings if epochs is None else replace(settings, epochs=epochs)
         folder = name.lower().replace(" ", "").replace("+", "-")
         runs = []
         for seed in range(seeds):

@@ -7,6 +7,7 @@ from torch.testing import assert_close
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
 from imix import encoders
+from imix.detection import Detection
 from imix.detection.model import averaged_statistics, faster_rcnn
 from tests.detection.helpers import NarrowResNet, narrow_encoder
 
@@ -31,7 +32,7 @@ def test_a_detector_uses_the_layers_of_the_resnet(depth, stem, widths, stride):
 
 @pytest.mark.parametrize("block", [BasicBlock, Bottleneck])
 def test_detectors_with_either_kind_of_block_train_and_detect(block):
-    model = faster_rcnn(NarrowResNet(block), 3, (64,), 128, regions=8)
+    model = faster_rcnn(NarrowResNet(block), 3, Detection(min_sizes=(64,), max_size=128, regions=8))
     target = {"boxes": torch.tensor([[5.0, 5.0, 40.0, 40.0]]), "labels": torch.tensor([2])}
     losses = model([torch.rand(3, 50, 70)], [target])
     assert len(losses) == 4 and all(loss.isfinite() for loss in losses.values())
@@ -54,17 +55,18 @@ def test_pooled_regions_are_aligned_with_their_boxes():
 
 def test_images_are_standardized_like_the_inputs_of_the_encoder():
     encoder = narrow_encoder()
-    model = faster_rcnn(encoder[1], 3, (64,), 64, encoder[0])
+    hyperparameters = Detection(min_sizes=(64,), max_size=64)
+    model = faster_rcnn(encoder[1], 3, hyperparameters, encoder[0])
     image = torch.rand(3, 64, 64)
     images, _ = model.transform([image])
     assert_close(images.tensors, encoder[0](image[None]))
-    images, _ = faster_rcnn(encoder[1], 3, (64,), 64).transform([image])
+    images, _ = faster_rcnn(encoder[1], 3, hyperparameters).transform([image])
     assert_close(images.tensors, image[None])
 
 
 def test_coordinates_are_computed_in_float32_under_bfloat16_autocast():
     """Anchors are identical, and proposals differ by far less than bfloat16 rounds coordinates of this size."""
-    model = faster_rcnn(NarrowResNet(), 3, (256,), 512).eval()
+    model = faster_rcnn(NarrowResNet(), 3, Detection(min_sizes=(256,), max_size=512)).eval()
     anchors, proposals = [], []
     model.rpn.anchor_generator.register_forward_hook(lambda module, inputs, output: anchors.append(output[0]))
     model.rpn.register_forward_hook(lambda module, inputs, output: proposals.append(output[0][0]))

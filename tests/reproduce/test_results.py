@@ -37,7 +37,7 @@ def test_a_file_that_is_not_a_result_file_is_an_error(tmp_path):
 def test_results_of_other_budgets_and_ambiguities_do_not_count():
     short = find_cell("table1", "CIFAR-10", "BYOL + i-Mix", "short")
     row = result_row(short, 0, 90.0)
-    assert summarize(short, [row], Ambiguities()).number.mean == 90.0
+    assert summarize(short, [row], Ambiguities()).mean == 90.0
     assert summarize(find_cell("table1", "CIFAR-10", "BYOL + i-Mix"), [row], Ambiguities()) is None
     unfolded = find_cell("table1", "CIFAR-10", "BYOL + i-Mix", "short", Ambiguities(fold=False))
     assert summarize(unfolded, [row], Ambiguities()) is None

@@ -177,14 +177,8 @@ def shift_frames(z: Tensor, shift: Tensor, frames: int | None = None, audible: T
     silent = (source < 0) | (source >= z.shape[1])
     if audible is not None:
         silent = silent | ~audible
-    return _select_frames(z, source.clamp(0, z.shape[1] - 1)).masked_fill_(silent[..., None], 0)
-
-
-def _select_frames(z: Tensor, frames: Tensor) -> Tensor:
-    """Return the frames (N, t) of each spectrum (N, T, BINS)."""
-    n, length, bins = z.shape
-    rows = frames + length * torch.arange(n, device=z.device)[:, None]
-    return z.reshape(n * length, bins).index_select(0, rows.flatten()).view(n, -1, bins)
+    sample = torch.arange(len(z), device=z.device)[:, None]
+    return z[sample, source.clamp(0, z.shape[1] - 1)].masked_fill_(silent[..., None], 0)
 
 
 def in_parallel_chunks(function: Callable[..., Tensor], x: Tensor, *draws: Tensor) -> Tensor:

@@ -129,14 +129,7 @@ class FineTuning:
             raise InputError(f"detection needs a ResNet; the encoder is a {type(resnet).__name__}")
         self.mode = "L" if resnet.conv1.in_channels == 1 else "RGB"
         seed_all(hyperparameters.seed, BEFORE_TRAINING)
-        self.model = faster_rcnn(
-            resnet,
-            len(train.class_names),
-            hyperparameters.min_sizes,
-            hyperparameters.max_size,
-            encoder[0],
-            hyperparameters.regions,
-        )
+        self.model = faster_rcnn(resnet, len(train.class_names), hyperparameters, encoder[0])
         channels_last(self.model.to(device)).train().requires_grad_()
         if self.world_size > 1:
             convert_sync_bn(self.model, device)

@@ -6,7 +6,7 @@ them to multiples of up to 4 pixels.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ from torchvision.models.detection.rpn import RPNHead
 from torchvision.ops import MultiScaleRoIAlign, roi_align
 
 from imix.batch import to_channels_last
+from imix.detection.hyperparameters import Detection
 from imix.encoders.standardize import mean_and_std
 from imix.errors import InputError
 
@@ -31,19 +32,13 @@ BACKBONE_LAYERS = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer
 
 
 def faster_rcnn(
-    resnet: ResNet,
-    n_classes: int,
-    min_size: Sequence[int] = (800,),
-    max_size: int = 1333,
-    standardize: nn.Module | None = None,
-    regions: int = 512,
+    resnet: ResNet, n_classes: int, hyperparameters: Detection = Detection(), standardize: nn.Module | None = None
 ) -> FasterRCNN:
     """Build a detector that uses the layers of `resnet` itself, not copies of them.
 
     It takes a list of images (C, H, W) in [0, 1] and, in training, a list of {"boxes", "labels"} with labels from 1.
-    Images are standardized like the inputs of the ResNet. Their shorter side is resized to a randomly chosen `min_size`
-    (in evaluation the last one), unless that makes the longer side exceed `max_size`. The box head is trained on
-    `regions` regions of each image.
+    Images are standardized like the inputs of the ResNet. Their shorter side is resized to one of `min_sizes`, chosen
+    at random (in evaluation the last one), unless that makes the longer side exceed `max_size`.
     """
     channels = resnet.conv1.in_channels
     if channels not in (1, 3):
@@ -53,8 +48,8 @@ def faster_rcnn(
     anchors = AnchorGenerator((ANCHOR_SIZES,), (ANCHOR_RATIOS,))
     return FasterRCNN(
         backbone,
-        min_size=tuple(min_size),
-        max_size=max_size,
+        min_size=hyperparameters.min_sizes,
+        max_size=hyperparameters.max_size,
         image_mean=mean,
         image_std=std,
         rpn_anchor_generator=anchors,
@@ -66,7 +61,7 @@ def faster_rcnn(
         box_roi_pool=AlignedRoIPool(backbone.stride),
         box_head=head,
         box_predictor=BoxPredictor(head.width, n_classes + 1),
-        box_batch_size_per_image=regions,
+        box_batch_size_per_image=hyperparameters.regions,
     )
 
 

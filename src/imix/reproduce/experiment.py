@@ -34,13 +34,17 @@ class Ambiguities:
 
 
 class Number(NamedTuple):
-    """A mean, and the standard deviation over runs if it is known."""
+    """A mean over runs, with the standard deviation and the mean for the other choice of learning rate, if known."""
 
     mean: float
     std: float | None = None
+    other_mean: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.mean:.1f}" + ("" if self.std is None else f" ± {self.std:.1f}")
+        mean, other = (
+            f"{value:.1f}" for value in (self.mean, self.mean if self.other_mean is None else self.other_mean)
+        )
+        return mean + ("" if self.std is None else f" ± {self.std:.1f}") + ("" if other == mean else f" ({other})")
 
 
 @dataclass(frozen=True)

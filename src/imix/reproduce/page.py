@@ -1,6 +1,6 @@
 """A Markdown page per table or figure, with the paper's numbers and ours side by side, and figures as line charts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from imix.files import locked, write_text
@@ -11,6 +11,7 @@ from imix.reproduce.results import ResultRow, read_results, rows_for_cell, summa
 
 PANEL_WIDTH, PANEL_HEIGHT = 5.0, 3.5  # of a line chart, in inches, without the legend
 COLORS = ("#d1495b", "#00798c", "#edae49", "#5e4fa2")
+Numbers = Mapping[tuple[str, str], Number]  # by row label and column
 LR_CHOICE = {  # by Ambiguities.choose_on
     "test": "The linear classifier's learning rate is chosen on the test samples, as the authors did; in parentheses, "
     "on held-out training samples.",
@@ -31,41 +32,41 @@ def _write_page(out: Path, request: Request, budget: Budget, ambiguities: Ambigu
     results = read_results(out / f"{experiment.name}.csv")
     all_cells = select_cells(experiment, budget, ambiguities)
     cells = [cell for cell in all_cells if cell in requested or rows_for_cell(results, cell)]
+    numbers = {(c.label, c.column): number for c in cells if (number := summarize(c, results, ambiguities))}
     parts = [f"# {experiment.name}: {experiment.title}", _describe(request, results, cells, budget)]
     if any(cell.metric == "map" for cell in cells):
         maps = [(cell, f"{cell.training.name(0)}-{cell.eval_data}.svg") for cell in cells]
         parts += [f"![{c.column}, {c.label}](maps/{name})" for c, name in maps if (out / "maps" / name).exists()]
     else:
-        columns, rows = build_table(cells, results, ambiguities)
+        columns, rows = build_table(cells, numbers)
         lines = [[experiment.axis or "", *columns], ["---"] * (1 + len(columns))]
         lines += [[label, *texts] for label, texts in rows.items()]
         parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
         parts.append(LR_CHOICE[ambiguities.choose_on])
     if experiment.axis:
-        draw_line_chart(out / f"{experiment.name}.svg", experiment, cells, results, ambiguities)
+        draw_line_chart(out / f"{experiment.name}.svg", experiment, cells, numbers)
         parts.append(f"![{experiment.title}]({experiment.name}.svg)")
     path = out / f"{experiment.name}.md"
     write_text(path, "\n\n".join(parts) + "\n")
     return path
 
 
-def build_table(
-    cells: Sequence[Cell], results: Sequence[ResultRow], ambiguities: Ambiguities
-) -> tuple[list[str], dict[str, list[str]]]:
+def build_table(cells: Sequence[Cell], numbers: Numbers) -> tuple[list[str], dict[str, list[str]]]:
     """The column titles, and for each row label its cells: our number, the paper's, and the effect of mixing."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
     rows = {cell.label: [""] * len(columns) for cell in cells}
-    by_position = {(cell.label, cell.column): cell for cell in cells}
+    papers = {(cell.label, cell.column): cell.paper for cell in cells}
     for cell in cells:
-        plain = by_position.get((cell.label, cell.column.split(" + ")[0]), cell)
-        plain_summary, summary = (summarize(c, results, ambiguities) for c in (plain, cell))
-        lines = [f"**{summary or 'not run'}**"]
-        if cell.paper:
-            lines.append(f"paper {cell.paper}" + (f", {_change(cell.paper, summary.number)}" if summary else ""))
-        if plain_summary and summary and plain is not cell:
-            lines.append(f"effect of mixing {_change(plain_summary.number, summary.number)}")
-            if cell.paper and plain.paper:
-                lines[-1] += f", paper {_change(plain.paper, cell.paper)}"
+        number, paper = numbers.get((cell.label, cell.column)), cell.paper
+        plain_column = cell.column.split(" + ")[0]
+        plain, plain_paper = (values.get((cell.label, plain_column)) for values in (numbers, papers))
+        lines = [f"**{number or 'not run'}**"]
+        if paper:
+            lines.append(f"paper {paper}" + (f", {_change(paper, number)}" if number else ""))
+        if number and plain and plain_column != cell.column:
+            lines.append(f"effect of mixing {_change(plain, number)}")
+            if paper and plain_paper:
+                lines[-1] += f", paper {_change(plain_paper, paper)}"
         rows[cell.label][columns.index(cell.column)] = "<br>".join(lines)
     return columns, rows
 
@@ -96,9 +97,7 @@ def _describe(request: Request, results: Sequence[ResultRow], cells: Sequence[Ce
     return f"{text} {experiment.note}".strip()
 
 
-def draw_line_chart(
-    path: Path, experiment: Experiment, cells: Sequence[Cell], results: Sequence[ResultRow], ambiguities: Ambiguities
-) -> None:
+def draw_line_chart(path: Path, experiment: Experiment, cells: Sequence[Cell], numbers: Numbers) -> None:
     """Write a figure with one panel per data set and one line per row and column, dashed without mixing.
 
     It shows accuracy over a logarithmic x axis.
@@ -107,9 +106,9 @@ def draw_line_chart(
     for cell in cells:
         dataset, _, row = cell.row.partition(", ")
         lines = panels.setdefault(dataset, {})
-        summary = summarize(cell, results, ambiguities)
-        if summary and cell.x is not None:
-            lines.setdefault((row, cell.column), []).append((cell.x, summary.number.mean))
+        number = numbers.get((cell.label, cell.column))
+        if number and cell.x is not None:
+            lines.setdefault((row, cell.column), []).append((cell.x, number.mean))
     with figure_file(path, PANEL_WIDTH * len(panels), PANEL_HEIGHT) as figure:
         all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (dataset, lines) in zip(all_axes, panels.items(), strict=True):

@@ -20,7 +20,7 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from imix.errors import InputError
 from imix.files import locked, write_text
@@ -84,18 +84,7 @@ def rows_for_cell(results: Iterable[ResultRow], cell: Cell) -> list[ResultRow]:
     return [row for row in rows if row.run == cell.training.name(row.seed)]
 
 
-class Summary(NamedTuple):
-    """A cell's number over seeds, and its mean for the other choice of learning rate."""
-
-    number: Number
-    other_mean: float
-
-    def __str__(self) -> str:
-        other = f"{self.other_mean:.1f}"
-        return f"{self.number}" + ("" if other == f"{self.number.mean:.1f}" else f" ({other})")
-
-
-def summarize(cell: Cell, results: Iterable[ResultRow], ambiguities: Ambiguities) -> Summary | None:
+def summarize(cell: Cell, results: Iterable[ResultRow], ambiguities: Ambiguities) -> Number | None:
     """Mean and standard deviation of a cell over its runs; None if there are none."""
     rows = [row for row in rows_for_cell(results, cell) if row.value is not None]
     if not rows:
@@ -104,4 +93,4 @@ def summarize(cell: Cell, results: Iterable[ResultRow], ambiguities: Ambiguities
     on_test = [row.best_on_test or 0.0 for row in rows]
     chosen, other = (on_test, held_out) if ambiguities.choose_on == "test" else (held_out, on_test)
     std = statistics.stdev(chosen) if len(chosen) > 1 else None
-    return Summary(Number(statistics.mean(chosen), std), statistics.mean(other))
+    return Number(statistics.mean(chosen), std, statistics.mean(other))

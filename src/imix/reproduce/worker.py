@@ -64,28 +64,30 @@ class Worker:
                     failures[str(error)] = error
         except (InputError, TrainingError, RunFolderBusy) as error:
             failures[str(error)] = error
-        seconds = time.monotonic() - start
+        outcome = Outcome(list(failures.values()), time.monotonic() - start)
+        for experiment, cell, values in numbers:
+            add_result(self.out / f"{experiment}.csv", self._result_row(job, cell, values, outcome.seconds, device))
+        return outcome
+
+    def _result_row(self, job: Job, cell: Cell, values: list[float | None], seconds: float, device: str) -> ResultRow:
         torch_device = pick_device(device)
-        machine = (
-            torch.cuda.get_device_name(torch_device) if torch_device.type == "cuda" else f"CPU ({platform.machine()})"
+        value, best_on_test, knn = values
+        return ResultRow(
+            row=cell.label,
+            column=cell.column,
+            seed=job.seed,
+            budget=self.budget,
+            value=value,
+            best_on_test=best_on_test,
+            knn=knn,
+            run=job.name,
+            seconds=round(seconds, 1),
+            machine=torch.cuda.get_device_name(torch_device)
+            if torch_device.type == "cuda"
+            else f"CPU ({platform.machine()})",
+            version=__version__,
+            date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         )
-        for experiment, cell, (value, best_on_test, knn) in numbers:
-            row = ResultRow(
-                row=cell.label,
-                column=cell.column,
-                seed=job.seed,
-                budget=self.budget,
-                value=value,
-                best_on_test=best_on_test,
-                knn=knn,
-                run=job.name,
-                seconds=round(seconds, 1),
-                machine=machine,
-                version=__version__,
-                date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-            )
-            add_result(self.out / f"{experiment}.csv", row)
-        return Outcome(list(failures.values()), seconds)
 
     def _train(self, job: Job, device: str) -> Run:
         folder = self.out / "runs" / job.name
