@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -164,7 +164,7 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         """Convert to values that JSON can store."""
-        return {"columns": [asdict(column) for column in self.columns], "ignored": self.ignored}
+        return {"columns": [vars(column) for column in self.columns], "ignored": self.ignored}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Table":
@@ -172,11 +172,8 @@ class Table:
         stored = build(_StoredTable, value, "table")
         columns: list[Column] = []
         for i, entry in enumerate(stored.columns):
-            name = f"table.columns[{i}]"
-            if entry.get("kind") == "categorical":
-                columns.append(build(CategoricalColumn, entry, name))
-            else:
-                columns.append(build(NumericColumn, entry, name))
+            kind: type[Column] = CategoricalColumn if entry.get("kind") == "categorical" else NumericColumn
+            columns.append(build(kind, entry, f"table.columns[{i}]"))
         return cls(tuple(columns), stored.ignored)
 
     def __str__(self) -> str:
