@@ -10,6 +10,7 @@ import numpy as np
 from imix.data.tables.columns import CategoricalColumn, Column, NumericColumn, infer_kind
 from imix.data.tables.frame import Frame, format_names
 from imix.errors import InputError, first_line
+from imix.progress import ProgressLine
 from imix.settings import COLUMN_KINDS
 from imix.typed_json import build
 
@@ -71,9 +72,11 @@ class Table:
         for frame in scaling_frames:
             frame.check_columns([name for name in inferred if name not in ignored])
         columns: list[Column] = []
+        progress = ProgressLine("fitting", len(inferred) - len(ignored), "columns")
         for name, (kind, _) in inferred.items():
             if kind == "drop":
                 continue
+            progress(len(columns) + 1)
             with column_errors(name, kind):
                 column = train.column(name)
                 if kind == "categorical":
