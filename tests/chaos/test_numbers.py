@@ -199,7 +199,7 @@ def test_long_work_reports_its_progress(tmp_path, monkeypatch, capsys):
     path = tmp_path / "t.csv"
     path.write_text(corpus.VALID_CSV)
     run = imix.pretrain(path, replace(SMALL, epochs=1), DataSettings(label="label"), out=tmp_path / "run")
-    assert "reading t.csv: 40 rows so far" in capsys.readouterr().err
+    assert "fitting: 2 of 2 columns" in capsys.readouterr().err
     imix.evaluate(run)
     messages = capsys.readouterr().err
     assert "encoding: 32 of 32 samples" in messages

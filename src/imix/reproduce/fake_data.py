@@ -9,7 +9,7 @@ import torch
 
 from imix.data import Data, TensorSource, load
 from imix.data.named import DATASETS, covtype
-from imix.data.named._higgs import N_FEATURES as N_HIGGS_FEATURES
+from imix.data.named.higgs import N_FEATURES as N_HIGGS_FEATURES
 from imix.encoders.mel import Clip
 from imix.settings import DataSettings
 

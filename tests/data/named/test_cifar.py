@@ -6,40 +6,38 @@ import torch
 
 from imix import DataSettings, InputError
 from imix.data import load
-from imix.data.named import cifar10, cifar100
+from imix.data.named import DATASETS, cifar
 
 
 def images(n):
     return np.random.default_rng(0).integers(0, 256, (n, 3, 32, 32), dtype=np.uint8)
 
 
-@pytest.mark.parametrize("dataset", [cifar10, cifar100])
-def test_binary_files_are_read(tmp_path, dataset):
+@pytest.mark.parametrize(("name", "files"), [("cifar10", cifar.FILES_10), ("cifar100", cifar.FILES_100)])
+def test_binary_files_are_read(tmp_path, name, files):
     x, y = images(20), np.arange(20, dtype=np.uint8) % 10
-    labels = np.stack([y] if dataset is cifar10 else [y + 50, y], 1)
+    labels = np.stack([y] if name == "cifar10" else [y + 50, y], 1)
     records = np.concatenate([labels, x.reshape(20, -1)], 1)
-    files = dataset.FILES
     folder = tmp_path / files.folder
     folder.mkdir()
-    for part, name in zip(np.split(records, len(files.train)), files.train, strict=True):
-        part.tofile(folder / name)
+    for part, file in zip(np.split(records, len(files.train)), files.train, strict=True):
+        part.tofile(folder / file)
     records[:10].tofile(folder / files.test)
-    data = load(dataset.DATASET.name, DataSettings(data_dir=str(tmp_path)))
+    data = load(name, DataSettings(data_dir=str(tmp_path)))
     assert torch.equal(data.train.inputs, torch.from_numpy(x))
     assert (data.train.labels.tolist(), len(data.test), data.augment) == (y.tolist(), 10, "cifar")
-    assert data.class_names[6] == ("frog" if dataset is cifar10 else "6")  # only 10 of the 100 classes occur
+    assert data.class_names[6] == ("frog" if name == "cifar10" else "6")  # only 10 of the 100 classes occur
 
 
 def test_npz_files_are_read(tmp_path):
     np.savez(tmp_path / "cifar10.npz", x=images(10), y=np.arange(10))
     data = load("cifar10", DataSettings(data_dir=str(tmp_path)))
-    assert (len(data.train), data.class_names, data.augment) == (10, cifar10.CLASS_NAMES.split(), "cifar")
+    assert (len(data.train), data.class_names, data.augment) == (10, cifar.CLASS_NAMES_10.split(), "cifar")
 
 
-@pytest.mark.parametrize("dataset", [cifar10, cifar100])
-def test_class_names_are_sorted_and_complete(dataset):
-    class_names = dataset.CLASS_NAMES.split()
-    assert len(class_names) == dataset.DATASET.n_classes and class_names == sorted(class_names)
+@pytest.mark.parametrize(("n", "names"), [(10, cifar.CLASS_NAMES_10), (100, cifar.CLASS_NAMES_100)])
+def test_class_names_are_sorted_and_complete(n, names):
+    assert len(names.split()) == DATASETS[f"cifar{n}"].n_classes == n and names.split() == sorted(names.split())
 
 
 def test_missing_and_incomplete_files_are_an_error(tmp_path):

@@ -8,11 +8,11 @@ import pytest
 
 from imix import DataSettings, InputError
 from imix.data import load
-from imix.data.named import DATASETS, _higgs
+from imix.data.named import DATASETS, higgs
 
 
 def test_higgs_draws_its_training_rows_and_tests_on_the_last_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(_higgs, "N_TEST", 50)
+    monkeypatch.setattr(higgs, "N_TEST", 50)
     for name, n_train in (("higgs100k", 30), ("higgs1m", 60)):
         record = DATASETS[name]
         assert record.load.keywords == {"n_train": record.n_train}

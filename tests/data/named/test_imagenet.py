@@ -4,7 +4,7 @@ import pytest
 
 from imix import DataSettings, InputError
 from imix.data import load
-from imix.data.named import imagenet100
+from imix.data.named import imagenet
 from tests.data.media.helpers import write_image
 
 
@@ -18,7 +18,7 @@ def test_imagenet_reads_train_and_val_and_imagenet100_draws_fixed_classes(tmp_pa
     assert (len(full.train), len(full.test), full.train.n_classes, full.name) == (16, 8, 8, "imagenet")
     with pytest.raises(InputError, match=r"needs at least 100 classes; .* has 8"):
         load("imagenet100", data_settings)
-    monkeypatch.setattr(imagenet100, "N_CLASSES", 3)
+    monkeypatch.setattr(imagenet, "N_CLASSES", 3)
     subset = load("imagenet100", data_settings)
     assert (len(subset.train), len(subset.test), len(subset.class_names)) == (6, 3, 3)
     assert f"imagenet100: {' '.join(subset.class_names)}" in capsys.readouterr().err

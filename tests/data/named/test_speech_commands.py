@@ -13,7 +13,7 @@ import pytest
 import imix
 from imix import DataSettings, InputError
 from imix.data import load
-from imix.data.named import _speech_commands
+from imix.data.named import speech_commands
 from imix.encoders.mel import Clip
 from imix.files import locked
 from tests.data.media.helpers import QUICK, SAMPLE_RATE, tone, write_audio, write_broken
@@ -121,7 +121,7 @@ def serve_archive(monkeypatch):
 
         monkeypatch.setattr(urllib.request, "urlopen", urlopen)
         if checksum is not None:
-            monkeypatch.setitem(_speech_commands.SHA256, "speech_commands_v0.01", checksum)
+            monkeypatch.setitem(speech_commands.SHA256, "speech_commands_v0.01", checksum)
         return requested
 
     return serve
@@ -150,7 +150,7 @@ def test_only_one_process_downloads_at_a_time(cache, monkeypatch):
             pass
         write_speech_commands(folder)
 
-    monkeypatch.setattr(_speech_commands, "_download", download)
+    monkeypatch.setattr(speech_commands, "_download", download)
     assert len(load("speech_commands").train) == 22
 
 
@@ -161,7 +161,7 @@ def test_data_downloaded_by_another_process_is_not_downloaded_again(serve_archiv
         yield
 
     requested = serve_archive(b"")
-    monkeypatch.setattr(_speech_commands, "locked", wait_for_other_process)
+    monkeypatch.setattr(speech_commands, "locked", wait_for_other_process)
     assert len(load("speech_commands").train) == 22 and not requested
 
 

@@ -34,7 +34,7 @@ MAX_DEFAULT_SECONDS = 10.0
 MAX_INSPECTED = 1000  # files that are opened to choose the length of clips
 MAX_CLIP_SAMPLES = 10_000_000
 MP3_WARM_UP = 30 * 1152  # samples to decode before a position in the middle; an MP3 decoder starts with garbage
-CACHE_FORMAT = 2  # version of the cached array
+CACHE_FORMAT = 3  # version of the cached array
 STALE_SECONDS = 86_400  # age of an unfinished array that a killed process left behind
 
 
@@ -68,10 +68,7 @@ def build_clip(data_settings: DataSettings) -> Clip:
 
 def find_audio(folder: Path) -> list[Path]:
     """Return the audio files in a folder without the noise folder, sorted; it is an error if there are none."""
-    paths = find_files(folder, AUDIO_SUFFIXES, exclude=NOISE_FOLDER)
-    if not paths:
-        raise InputError(f"{str(folder)!r} contains no audio files ({', '.join(AUDIO_SUFFIXES)})")
-    return paths
+    return find_files(folder, AUDIO_SUFFIXES, exclude=NOISE_FOLDER, file_type="audio files")
 
 
 def read_clips(paths: Sequence[Path], clip: Clip, n_silent: int = 0) -> tuple[TensorSource, list[Path]]:
@@ -85,7 +82,7 @@ def read_clips(paths: Sequence[Path], clip: Clip, n_silent: int = 0) -> tuple[Te
     array_path, index_path = CACHE / "clips" / f"{key}.npy", CACHE / "clips" / f"{key}.json"
     shape = (len(paths) + n_silent, 1, clip.samples)
     with distributed.rank_0_first():
-        cached = _load_cached(array_path, index_path, shape)
+        cached = _load_cached(array_path, index_path, paths, shape)
         array, indices = cached or _decode_clips(paths, clip, shape, array_path, index_path)
     return TensorSource(torch.from_numpy(array[: len(indices) + n_silent])), [paths[i] for i in indices]
 
@@ -132,21 +129,28 @@ def decode(path: Path, sample_rate: int, samples: int | None = None) -> np.ndarr
     return wave if samples is None else np.pad(wave[:samples], (0, max(0, samples - len(wave))))
 
 
-def _load_cached(array_path: Path, index_path: Path, shape: tuple[int, ...]) -> tuple[np.ndarray, list[int]] | None:
+def _load_cached(
+    array_path: Path, index_path: Path, paths: Sequence[Path], shape: tuple[int, ...]
+) -> tuple[np.ndarray, list[int]] | None:
     """Load the cached array and the indices of the files in it, or return None if the cache is missing or damaged."""
     try:
-        index = json.loads(index_path.read_text())
+        indices = json.loads(index_path.read_text())
         array = np.load(array_path, mmap_mode="c")
-        indices, left_out = index["indices"], index["left_out"]
-        is_valid = isinstance(array, np.ndarray) and array.shape == shape and array.dtype == np.int16
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError, TypeError):
+        left_out = sorted(set(paths) - {paths[i] for i in indices})
+        is_valid = (
+            isinstance(array, np.ndarray)
+            and array.shape == shape
+            and array.dtype == np.int16
+            and len(indices) + len(left_out) == len(paths)
+        )
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, TypeError, IndexError):
         return None
-    if not is_valid or not isinstance(indices, list) or len(indices) > shape[0]:
+    if not is_valid:
         return None
-    for name in left_out:
-        print(f"skipped {name!r}", file=sys.stderr)
+    for path in left_out:
+        print(f"skipped {str(path)!r}", file=sys.stderr)
     if left_out:
-        print(f"skipped {len(left_out)} of {len(left_out) + len(indices)} audio files", file=sys.stderr)
+        print(f"skipped {len(left_out)} of {len(paths)} audio files", file=sys.stderr)
     return array, indices
 
 
@@ -157,21 +161,17 @@ def _decode_clips(
     unfinished = array_path.with_name(f".{array_path.name}.{os.getpid()}")
     try:
         array = _allocate(unfinished, shape)
-        good = set(
-            decode_all(
-                paths,
-                lambda path: _to_int16(decode(path, clip.sample_rate, clip.samples)),
-                array[:, 0],
-                "audio files",
-            )
-        )
+
+        def decode_clip(path: Path) -> np.ndarray:
+            return _to_int16(decode(path, clip.sample_rate, clip.samples))
+
+        good = set(decode_all(paths, decode_clip, array[:, 0], "audio files"))
         indices = [i for i, path in enumerate(paths) if path in good]
         if isinstance(array, np.memmap):
             with contextlib.suppress(OSError):  # the mapped array remains usable even if it cannot be cached
                 array.flush()
                 os.replace(unfinished, array_path)
-                left_out = [str(path) for path in paths if path not in good]
-                index_path.write_text(json.dumps({"indices": indices, "left_out": left_out}))
+                index_path.write_text(json.dumps(indices))
     finally:
         with contextlib.suppress(OSError):
             unfinished.unlink(missing_ok=True)

@@ -31,14 +31,22 @@ Result = TypeVar("Result")
 
 
 def find_files(
-    folder: Path, suffixes: tuple[str, ...], subfolders: Sequence[str] | None = None, exclude: str = ""
+    folder: Path,
+    suffixes: tuple[str, ...],
+    subfolders: Sequence[str] | None = None,
+    exclude: str = "",
+    file_type: str | None = None,
 ) -> list[Path]:
     """Return the files with these suffixes in a folder and below, sorted.
 
-    Searches only the named `subfolders` if given. Skips hidden files, hidden folders and folders named `exclude`.
+    Searches only the named `subfolders` if given. Skips hidden files, hidden folders and folders named `exclude`. With
+    `file_type`, it is an error if there are none.
     """
     roots = [folder] if subfolders is None else [folder / name for name in subfolders]
-    return sorted(_walk(roots, suffixes, exclude))
+    files = sorted(_walk(roots, suffixes, exclude))
+    if file_type and not files:
+        raise InputError(f"{str(folder)!r} contains no {file_type} ({', '.join(suffixes)})")
+    return files
 
 
 def contains_files(folder: Path, suffixes: tuple[str, ...], exclude: str = "") -> bool:

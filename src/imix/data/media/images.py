@@ -3,7 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import tee
 from pathlib import Path
 
@@ -24,6 +24,7 @@ MAX_INSPECTED = 1000  # files that are opened to choose the image size
 SIZES = (32, 64, 128, 224)  # default sizes, if the images differ in size
 
 
+@dataclass(eq=False)
 class ImageFiles(Source):
     """Image files that are decoded on access, a few batches ahead.
 
@@ -31,12 +32,12 @@ class ImageFiles(Source):
     black image, so that batches keep their size; too many such images are an error.
     """
 
-    def __init__(
-        self, paths: Sequence[Path], labels: Tensor | None, size: int, device: torch.device, skip_broken: bool = False
-    ) -> None:
-        self.paths, self.labels, self.size, self.device = list(paths), labels, size, device
-        self.skip_broken = skip_broken
-        self.broken: set[Path] = set()
+    paths: Sequence[Path]
+    size: int
+    device: torch.device
+    labels: Tensor | None = None
+    skip_broken: bool = False
+    broken: set[Path] = field(default_factory=set, init=False)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -74,16 +75,16 @@ class ImageFiles(Source):
 
     def to(self, device: torch.device) -> "ImageFiles":
         """Return the same files, with batches on `device`."""
-        return ImageFiles(self.paths, self.labels, self.size, device, self.skip_broken)
+        return replace(self, device=device)
 
     def for_training(self) -> "ImageFiles":
         """Return the same files with `skip_broken=True`."""
-        return ImageFiles(self.paths, self.labels, self.size, self.device, skip_broken=True)
+        return replace(self, skip_broken=True)
 
     def take(self, rows: Tensor) -> "ImageFiles":
         """Return a source of these rows only."""
         labels = None if self.labels is None else self.labels[rows]
-        return ImageFiles([self.paths[i] for i in rows.tolist()], labels, self.size, self.device, self.skip_broken)
+        return replace(self, paths=[self.paths[i] for i in rows.tolist()], labels=labels)
 
 
 def read_image_folder(folder: Path, data_settings: DataSettings, classes: Sequence[str] | None = None) -> Data:
@@ -102,10 +103,7 @@ def read_image_folder(folder: Path, data_settings: DataSettings, classes: Sequen
 
 def find_images(folder: Path, classes: Sequence[str] | None = None) -> list[Path]:
     """Return the images in a folder, or in the subfolders `classes`, sorted; it is an error if there are none."""
-    paths = find_files(folder, IMAGE_SUFFIXES, classes)
-    if not paths:
-        raise InputError(f"{str(folder)!r} contains no images ({', '.join(IMAGE_SUFFIXES)})")
-    return paths
+    return find_files(folder, IMAGE_SUFFIXES, classes, file_type="images")
 
 
 def decode(path: Path, size: int) -> np.ndarray:
@@ -137,7 +135,7 @@ def _to_uint8(values: np.ndarray, mode: str) -> np.ndarray:
 def _build_source(paths: list[Path], size: int) -> tuple[Source, list[Path]]:
     """Decode all images into memory, without broken ones, or stream them if they do not fit."""
     if len(paths) * 3 * size * size > MAX_BYTES_IN_MEMORY:
-        return ImageFiles(paths, None, size, torch.device("cpu")), paths
+        return ImageFiles(paths, size, torch.device("cpu")), paths
     images = np.empty((len(paths), 3, size, size), np.uint8)
     good = decode_all(paths, lambda path: decode(path, size), images, "images")
     return TensorSource(torch.from_numpy(images[: len(good)])), good

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imix.data.named._uci import TABLE_SETTINGS, find_file, int_labels, read_uci_file
-from imix.data.named.record import DOWNLOADED, NamedDataset, PaperRecipe
+from imix.data.named.record import NamedDataset, PaperRecipe
 from imix.errors import InputError
 from imix.settings import DataSettings
 
@@ -78,19 +78,20 @@ def _download() -> "tuple[np.ndarray, np.ndarray]":
     return x, y
 
 
-DATASET = NamedDataset(
-    name="covtype",
-    title="CovType",
-    kind="table",
-    summary="581,012 rows of 12 columns, 7 classes",
-    availability=DOWNLOADED,
-    options=("data_dir", "columns"),
-    n_train=N_TRAIN,
-    n_classes=7,
-    marker_files=FILES,
-    load=load,
-    recipe=PaperRecipe(
-        settings=TABLE_SETTINGS | {"alpha": 2.0, "augment_columns": ("numeric",)},
-        standardize="all",
-    ),
-)
+DATASETS = [
+    NamedDataset(
+        name="covtype",
+        title="CovType",
+        kind="table",
+        summary="581,012 rows of 12 columns, 7 classes",
+        options=("data_dir", "columns"),
+        n_train=N_TRAIN,
+        n_classes=7,
+        marker_files=FILES,
+        load=load,
+        recipe=PaperRecipe(
+            settings=TABLE_SETTINGS | {"alpha": 2.0, "augment_columns": ("numeric",)},
+            standardize="all",
+        ),
+    )
+]

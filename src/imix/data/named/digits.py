@@ -25,15 +25,15 @@ def load(data_settings: DataSettings) -> "RawData":
     return RawData(images[train], labels[train], images[test], labels[test])
 
 
-DATASET = NamedDataset(
-    name="digits",
-    title="Digits",
-    kind="images",
-    summary="1,797 images of 8 x 8 pixels, 10 classes",
-    availability="installed with scikit-learn",
-    options=("data_dir",),
-    n_train=1_297,
-    n_classes=10,
-    marker_files=(),
-    load=load,
-)
+DATASETS = [
+    NamedDataset(
+        name="digits",
+        title="Digits",
+        kind="images",
+        summary="1,797 images of 8 x 8 pixels, 10 classes",
+        availability="installed with scikit-learn",
+        n_train=1_297,
+        n_classes=10,
+        load=load,
+    )
+]

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from imix.data.arrays import RawData
     from imix.data.source import Data
 
-DOWNLOADED = "downloaded on first use, or read from `data_dir`"
-
 
 @dataclass(frozen=True)
 class PaperRecipe:
@@ -43,16 +41,16 @@ class NamedDataset:
     kind: Literal["images", "audio", "table", "detection"]
     summary: str
     """Number and size of the samples and number of classes, in a few words."""
-    availability: str
-    """How to get the data."""
-    options: tuple[str, ...]
-    """Fields of `imix.DataSettings` that apply, in addition to `fraction` and `standardize`."""
     n_train: int
     """Number of training samples."""
     n_classes: int
-    marker_files: tuple[str, ...]
-    """File names; a folder that contains one of them contains this data set."""
     load: "Callable[[DataSettings], RawData | Data]" = field(repr=False)
     """Reads the data set. Heavy imports belong inside this function."""
+    availability: str = "downloaded on first use, or read from `data_dir`"
+    """How to get the data."""
+    options: tuple[str, ...] = ("data_dir",)
+    """Fields of `imix.DataSettings` that apply, in addition to `fraction` and `standardize`."""
+    marker_files: tuple[str, ...] = ()
+    """File names; a folder that contains one of them contains this data set."""
     recipe: PaperRecipe | None = None
     """None if the paper does not train on this data set."""

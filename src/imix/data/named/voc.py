@@ -15,15 +15,16 @@ def load(data_settings: DataSettings) -> Never:
     )
 
 
-DATASET = NamedDataset(
-    name="voc",
-    title="PASCAL VOC",
-    kind="detection",
-    summary="photographs with bounding boxes, to evaluate a run with `protocol='detection'`",
-    availability="read from `data_dir`",
-    options=("data_dir",),
-    n_train=16_551,  # trainval of 2007 and 2012
-    n_classes=20,
-    marker_files=("Annotations", "VOC2007", "VOCdevkit"),
-    load=load,
-)
+DATASETS = [
+    NamedDataset(
+        name="voc",
+        title="PASCAL VOC",
+        kind="detection",
+        summary="photographs with bounding boxes, to evaluate a run with `protocol='detection'`",
+        availability="read from `data_dir`",
+        n_train=16_551,  # trainval of 2007 and 2012
+        n_classes=20,
+        marker_files=("Annotations", "VOC2007", "VOCdevkit"),
+        load=load,
+    )
+]

@@ -4,6 +4,7 @@ A `NumericColumn` (kind numeric, boolean or datetime) becomes one scaled number,
 rows had missing values, it also gets an indicator. A `CategoricalColumn` becomes a one-hot vector.
 """
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from imix.data.tables.values import (
-    describe_bad_date,
     has_fractions,
     is_numeric_column,
     is_numeric_type,
@@ -48,8 +48,6 @@ class NumericColumn:
 
         Booleans are not scaled. Of a date, the parts that vary are kept.
         """
-        import polars as pl
-
         parts: tuple[str, ...] = DATETIME_PARTS if kind == "datetime" else ("",)
         values = _numeric_values(kind, train, parts)
         present = ~np.isnan(values[0])
@@ -60,14 +58,15 @@ class NumericColumn:
         if kind == "datetime":
             varying = np.flatnonzero(np.ptp(values, axis=1) > 0).tolist() or [0]
             parts, values = tuple(DATETIME_PARTS[i] for i in varying), values[varying]
-        moments = [(0.0, 1.0)] * len(parts)
-        if kind != "boolean" and scaling_columns:
-            arrays = [values if column is train else _numeric_values(kind, column, parts) for column in scaling_columns]
-            moments = [_mean_and_std(part) for part in (arrays[0] if len(arrays) == 1 else np.concatenate(arrays, 1))]
-        if not np.isfinite(moments).all():
+        statistics = [_mean_std_and_median(part) for part in values]
+        mean, std, median = zip(*statistics, strict=True)
+        if len(scaling_columns) > 1:
+            arrays = [_numeric_values(kind, column, parts) for column in scaling_columns]
+            mean, std, _ = zip(*(_mean_std_and_median(part) for part in np.concatenate(arrays, 1)), strict=True)
+        if kind == "boolean" or not scaling_columns:
+            mean, std = (0.0,) * len(parts), (1.0,) * len(parts)
+        if not all(map(math.isfinite, mean + std)):
             raise InputError(f"column {name!r} has values that are too large to be standardized")
-        mean, std = zip(*moments, strict=True)
-        median = tuple(pl.Series(part).median() for part in values)  # faster than NumPy's
         return cls(name, kind, parts, mean, std, median, has_missing)
 
     @property
@@ -159,7 +158,7 @@ def infer_kind(column: Any, all_numeric: bool = False) -> tuple[str, str]:
         return "drop", "no values"
     try:
         to_datetime_parts(text, DATETIME_PARTS[:1])
-    except pa.ArrowInvalid:
+    except InputError:
         n_distinct = pc.count_distinct(text).as_py()
         if n_distinct > MAX_CATEGORIES and n_distinct > len(text) / 2:
             return "drop", "almost every value is unique"
@@ -186,25 +185,20 @@ def _infer_kind_of_numbers(values: np.ndarray, all_numeric: bool) -> tuple[str, 
 
 def _numeric_values(kind: str, column: Any, parts: tuple[str, ...]) -> np.ndarray:
     """Values of a numeric, boolean or datetime column, (parts, N) in float64, with NaN for missing ones."""
-    import pyarrow as pa
-
     if kind == "datetime":
-        try:
-            return to_datetime_parts(column, parts)
-        except pa.ArrowInvalid as error:
-            raise InputError(describe_bad_date(column)) from error
+        return to_datetime_parts(column, parts)
     values = to_numbers(column, boolean=kind == "boolean")
     if kind == "boolean" and (invalid := ~(np.isnan(values) | (values == 0) | (values == 1))).any():
         raise InputError(f"row {int(invalid.argmax())} has {values[invalid][0]:g}; allowed are 0, 1, true and false")
     return values[None]
 
 
-def _mean_and_std(values: np.ndarray) -> tuple[float, float]:
-    """Mean and standard deviation without missing values; the latter is 1 if the values are equal up to rounding."""
+def _mean_std_and_median(values: np.ndarray) -> tuple[float, float, float]:
+    """Statistics without missing values; the standard deviation is 1 if the values are equal up to rounding."""
     import polars as pl
 
-    series = pl.Series(values, nan_to_null=True)
-    mean, std = float(series.mean()), float(series.std(ddof=0))
+    series: Any = pl.Series(values, nan_to_null=True)
+    mean, std = series.mean(), series.std(ddof=0)
     rounding = (len(series) - series.null_count()) * sys.float_info.epsilon
     is_constant = std * std <= rounding * std * std + rounding * mean * rounding * mean  # as in scikit-learn
-    return mean, 1.0 if is_constant else std
+    return mean, 1.0 if is_constant else std, series.median()

@@ -3,19 +3,19 @@
 import codecs
 import csv
 import io
+import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from imix.data.tables.frame import Frame, arrow_path, check_names
 from imix.data.tables.values import MISSING, POSSIBLE_CLASS_NAMES, is_text, trim
 from imix.errors import InputError, first_line
-
-if TYPE_CHECKING:
-    import polars as pl
 
 COMPRESSIONS = {"": None, ".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 CSV_SUFFIXES = tuple(suffix + compression for suffix in (".csv", ".tsv") for compression in COMPRESSIONS)
@@ -63,59 +63,48 @@ def read_csv(
     import polars as pl
     import pyarrow as pa
 
-    layout = _read_layout(path, header)
-    check_names(str(path), layout.columns)
-    known = (kinds or {}) | ({} if label is None else {label: "categorical"})
-    # polars gets numbers instead of names: it cannot export a name with a null byte.
-    text_columns = {str(i) for i, name in enumerate(layout.columns) if known.get(name) == "categorical"}
-    # With a label, "none" is not null here; in other columns it is replaced when their text is converted.
-    null_values = [value for value in MISSING if label is None or value not in POSSIBLE_CLASS_NAMES]
-    decimal_marks = ".," if layout.delimiter == ";" else "."
+    table = None
     try:
-        parsed = _parse(path, layout, null_values, text_columns)
-        table = None if _is_irregular(path, layout, parsed) else parsed.rechunk().to_arrow()
-    except (pl.exceptions.PolarsError, OSError):
-        table = None
-    try:
-        table = _parse_with_arrow(path, layout, null_values) if table is None else table
-    except (pa.ArrowException, OSError) as error:
-        hint = "; is it UTF-8?" if "UTF8" in str(error) else ""
+        layout = _read_layout(path, header)
+        check_names(str(path), layout.columns)
+        text_columns = {label, *(name for name, kind in (kinds or {}).items() if kind == "categorical")}
+        is_text_column = [name in text_columns for name in layout.columns]
+        # With a label, "none" is not null here; in other columns it is replaced when their text is converted.
+        null_values = [value for value in MISSING if label is None or value not in POSSIBLE_CLASS_NAMES]
+        if path.suffix.lower() != ".bz2":
+            with suppress(pl.exceptions.PolarsError, OSError):
+                table = _parse_with_polars(path, layout, null_values, is_text_column)
+        if table is None:
+            table = _parse_with_arrow(path, layout, null_values)
+    except (pa.ArrowException, csv.Error, UnicodeDecodeError, OSError) as error:
+        hint = "; is it UTF-8?" if "utf" in str(error).lower() else ""
         raise InputError(f"cannot read {path} as .csv: {first_line(error)}{hint}") from error
+    decimal_marks = ".," if layout.delimiter == ";" else "."
     columns = [
-        column if str(i) in text_columns else _convert_text(column, decimal_marks)
+        column if is_text_column[i] or not is_text(column.type) else _convert_text(column, decimal_marks)
         for i, column in enumerate(table.columns)
     ]
     return Frame(str(path), pa.table(columns, layout.columns), decimal_marks=decimal_marks)
 
 
 def _read_layout(path: Path, header: str) -> Layout:
-    import pyarrow as pa
-
-    try:
-        with _open(path) as stream:
-            start = codecs.getincrementaldecoder("utf-8-sig")().decode(stream.read(MAX_HEADER_SIZE))
-    except UnicodeDecodeError as error:
-        raise InputError(f"cannot read {path} as .csv: {error}; is it UTF-8?") from error
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"cannot read {path} as .csv: {first_line(error)}") from error
-    blank_lines, separator_line, delimiter = re.match(r"([\r\n]*)(sep=([\t -~])\r?\n)?", start).groups("")
-    skipped = blank_lines + separator_line
-    text = start[len(skipped) :]
-    if not delimiter:  # the most frequent one in the first line, without counting decimal commas
-        first = re.sub(r'"[^"]*"', "", re.match(FIRST_LINE, text)[0])
-        delimiter = max(DELIMITERS, key=re.sub(COMMA_FIELD, "", first).count)
+    with _open(path) as stream:
+        start = codecs.getincrementaldecoder("utf-8-sig")().decode(stream.read(MAX_HEADER_SIZE))
+    text = start.lstrip("\r\n")
+    separator_line = re.match(r"sep=([\t -~])\r?\n", text)  # tells Excel the delimiter
+    text = text[separator_line.end() :] if separator_line else text
+    first = re.sub(r'"[^"]*"', "", re.findall(FIRST_LINE, text)[0])
+    # The most frequent delimiter of the first line, without counting decimal commas.
+    delimiter = separator_line[1] if separator_line else max(DELIMITERS, key=re.sub(COMMA_FIELD, "", first).count)
     lines = io.StringIO(text, newline="")
-    try:
-        names = [name.strip() for name in next(csv.reader(lines, delimiter=delimiter), [])]
-    except csv.Error as error:
-        raise InputError(f"cannot read the first line of {path} as .csv: {error}") from error
+    names = [name.strip() for name in next(csv.reader(lines, delimiter=delimiter), [])]
     numbered = [str(number) for number in range(len(names))]
-    has_names = header == "yes" or (names == numbered or not all(_is_number(name, delimiter) for name in names))
-    if header != "no" and has_names:
-        skipped += text[: lines.tell()]
-    else:
+    is_data = names != numbered and all(_is_number(name, delimiter) for name in names)
+    if header == "no" or (header == "auto" and is_data):
         names = numbered
-    return Layout(skipped, delimiter, "\n" if "\n" in start else "\r", names)
+    else:
+        text = text[lines.tell() :]
+    return Layout(start[: len(start) - len(text)], delimiter, "\n" if "\n" in start else "\r", names)
 
 
 def _is_number(text: str, delimiter: str) -> bool:
@@ -132,21 +121,20 @@ def _open(path: Path) -> Any:
     return pa.input_stream(arrow_path(path), compression=COMPRESSIONS.get(path.suffix.lower()))
 
 
-def _parse(path: Path, layout: Layout, null_values: list[str], text_columns: set[str]) -> "pl.DataFrame":
-    """Parse with the types of the first rows or, if they do not fit the whole file, as text that is then converted."""
+def _parse_with_polars(path: Path, layout: Layout, null_values: list[str], is_text_column: list[bool]) -> Any:
+    """Parse with the types of the first rows or, if they do not fit the whole file, as text; None if it is irregular.
+
+    The columns are named 0, 1, ..., because polars does not support null bytes in names.
+    """
     import polars as pl
 
-    names = [str(i) for i in range(len(layout.columns))]
-    source: Any = arrow_path(path)
-    if path.suffix.lower() == ".bz2":
-        with _open(path) as stream:
-            source = stream.read()
+    width = len(layout.columns)
 
     def parse(**types: Any) -> pl.DataFrame:
         return pl.read_csv(
-            source,
+            arrow_path(path),
             has_header=False,
-            new_columns=names,
+            new_columns=[str(i) for i in range(width)],
             skip_lines=layout.skipped.count(layout.end_of_line),
             separator=layout.delimiter,
             eol_char=layout.end_of_line,
@@ -157,41 +145,26 @@ def _parse(path: Path, layout: Layout, null_values: list[str], text_columns: set
         )
 
     try:
-        as_text = dict.fromkeys(text_columns, pl.String)
-        parsed = parse(infer_schema_length=100 + MAX_INSPECTED // len(names), schema_overrides=as_text)
-        return parsed.cast({pl.Int128: pl.Float64})
+        as_text = {str(i): pl.String for i in range(width) if is_text_column[i]}
+        parsed = parse(infer_schema_length=100 + MAX_INSPECTED // width, schema_overrides=as_text)
     except pl.exceptions.ComputeError:
         parsed = parse(infer_schema=False)
-    for dtype in (pl.Int64, pl.Float64):
-        texts = [name for name, kind in parsed.schema.items() if kind == pl.String and name not in text_columns]
-        numbers = parsed.select(texts).cast(dtype, strict=False)
-        nulls = zip(texts, numbers.null_count().row(0), parsed.select(texts).null_count().row(0), strict=True)
-        parsed = parsed.with_columns(numbers.select([name for name, after, before in nulls if after == before]))
-    return parsed
-
-
-def _is_irregular(path: Path, layout: Layout, parsed: "pl.DataFrame") -> bool:
-    """Whether there are no rows, or rows with too few values or none, which polars fills with null values.
-
-    Such a row has no value in the last column. If there are any, the delimiters of the whole file are counted.
-    """
-    import polars as pl
-
-    width = len(layout.columns)
     if not parsed.height or parsed.width != width:
-        return True
-    if not parsed.to_series(width - 1).null_count():
-        return False
-    in_text = parsed.select(pl.col(pl.String).str.count_matches(layout.delimiter, literal=True).sum())
-    expected = parsed.height * (width - 1) + sum(in_text.row(0)) + layout.skipped.count(layout.delimiter)
-    return width == 1 or _count(path, layout.delimiter) != expected
+        return None
+    # polars fills short and blank lines with null values, also in the last column. If that has any, count delimiters.
+    if parsed.to_series(width - 1).null_count():
+        in_text = parsed.select(pl.col(pl.String).str.count_matches(layout.delimiter, literal=True).sum())
+        expected = parsed.height * (width - 1) + sum(in_text.row(0)) + layout.skipped.count(layout.delimiter)
+        if width == 1 or _count(path, layout.delimiter) != expected:
+            return None
+    return parsed.cast({pl.Int128: pl.Float64}).rechunk().to_arrow()
 
 
 def _count(path: Path, character: str) -> int:
     total = 0
     with _open(path) as stream:
         while block := stream.read_buffer(BLOCK_SIZE):
-            total += np.count_nonzero(np.frombuffer(block, np.uint8) == ord(character))
+            total += int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord(character)))
     return total
 
 
@@ -223,32 +196,24 @@ def _parse_with_arrow(path: Path, layout: Layout, null_values: list[str]) -> Any
 
 
 def _convert_text(column: Any, decimal_marks: str) -> Any:
-    """Convert text to numbers, booleans or dates if all values allow it; the first values are tried alone first."""
+    """Convert text to numbers, booleans, dates or times if all values allow it; the first rows are tried first."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not is_text(column.type):
-        return column
-
     def from_commas(text: Any) -> Any:
-        if "," not in decimal_marks or pc.any(pc.match_substring(text, ".")).as_py():
-            raise pa.ArrowInvalid("no decimal commas")
+        if pc.any(pc.match_substring(text, ".")).as_py():
+            raise pa.ArrowInvalid("points and commas")
         return pc.replace_substring(text, ",", ".").cast(pa.float64())
 
     def from_clock(text: Any) -> Any:
-        dates = pc.binary_join_element_wise(pa.scalar("1970-01-01", text.type), text, pa.scalar(" ", text.type))
-        return dates.cast(pa.timestamp("s")).cast(pa.time32("s"))
+        with_date = pc.binary_join_element_wise(pa.scalar("1970-01-01", text.type), text, pa.scalar(" ", text.type))
+        return with_date.cast(pa.timestamp("s")).cast(pa.time32("s"))
 
     types = (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("s"), pa.timestamp("us"))
-    conversions: list[Callable[[Any], Any]] = [
-        from_commas,
-        *(lambda text, t=t: text.cast(t) for t in types),
-        from_clock,
-    ]
-    for convert in conversions:
-        try:
-            convert(trim(column.slice(0, 1000)))
-            return convert(trim(column))
-        except pa.ArrowInvalid:
-            continue
+    conversions = [*(partial(pc.cast, target_type=each) for each in types), from_clock]
+    conversions += [from_commas] if "," in decimal_marks else []
+    for prepare, convert in itertools.product((lambda text: text, trim), conversions):
+        with suppress(pa.ArrowInvalid):
+            convert(prepare(column.slice(0, 1000)))
+            return convert(prepare(column))
     return column

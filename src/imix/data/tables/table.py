@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from imix.data.tables.columns import CategoricalColumn, Column, NumericColumn, infer_kind
 from imix.data.tables.frame import Frame, format_names
 from imix.errors import InputError, first_line
+from imix.progress import ProgressLine
 from imix.settings import COLUMN_KINDS
 from imix.typed_json import build
 
@@ -71,9 +72,11 @@ class Table:
         for frame in scaling_frames:
             frame.check_columns([name for name in inferred if name not in ignored])
         columns: list[Column] = []
+        progress = ProgressLine("fitting", len(inferred) - len(ignored), "columns")
         for name, (kind, _) in inferred.items():
             if kind == "drop":
                 continue
+            progress(len(columns) + 1)
             with column_errors(name, kind):
                 column = train.column(name)
                 if kind == "categorical":
@@ -166,7 +169,7 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         """Convert to values that JSON can store."""
-        return {"columns": [asdict(column) for column in self.columns], "ignored": self.ignored}
+        return {"columns": [vars(column) for column in self.columns], "ignored": self.ignored}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Table":
@@ -174,11 +177,8 @@ class Table:
         stored = build(_StoredTable, value, "table")
         columns: list[Column] = []
         for i, entry in enumerate(stored.columns):
-            name = f"table.columns[{i}]"
-            if entry.get("kind") == "categorical":
-                columns.append(build(CategoricalColumn, entry, name))
-            else:
-                columns.append(build(NumericColumn, entry, name))
+            kind: type[Column] = CategoricalColumn if entry.get("kind") == "categorical" else NumericColumn
+            columns.append(build(kind, entry, f"table.columns[{i}]"))
         return cls(tuple(columns), stored.ignored)
 
     def __str__(self) -> str:

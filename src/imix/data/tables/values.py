@@ -85,40 +85,32 @@ def to_datetime_parts(column: Any, parts: Sequence[str]) -> np.ndarray:
     if is_numeric_type(column.type):
         raise InputError(f"it contains numbers; {DATE_HINT}")
     if is_text(column.type):
-        column = trim(column)
-        try:
-            column = cast_text(column, pa.timestamp("us"))
-        except pa.ArrowInvalid:
-            column = cast_text(column, pa.timestamp("us", "UTC"))  # text with a time zone
+        column = _parse_dates(trim(column))
     column = column.cast(pa.timestamp("us"), safe=False)
     arrays = [(pc.day_of_week if part == "weekday" else getattr(pc, part))(column) for part in parts]
     return np.stack([array.cast(pa.float64()).to_numpy() for array in arrays])
 
 
-def describe_bad_date(column: Any) -> str:
-    """Find the first text that `to_datetime_parts` cannot parse, and say what is wrong with it."""
+def _parse_dates(texts: Any) -> Any:
+    """Convert text to dates; an error names the first text that is not a date like the first one."""
     import pyarrow as pa
 
-    def is_date(text: Any, zone: str | None) -> bool:
+    def parse(text: Any, zone: str | None) -> Any:
         try:
-            text.cast(pa.timestamp("us", zone))
+            text[:1000].cast(pa.timestamp("us", zone))  # arrow takes long to refuse a long column
+            return text.cast(pa.timestamp("us", zone))
         except pa.ArrowInvalid:
-            return False
-        return True
+            return None
 
-    texts = trim(decode_dictionary(column)).drop_null()
-    zone, other_zone = ("UTC", None) if is_date(texts[0], "UTC") else (None, "UTC")
-    bad = next(text for text in texts if not is_date(text, zone))
+    has_zone = parse(texts.drop_null()[:1], "UTC") is not None
+    zone, other_zone = ("UTC", None) if has_zone else (None, "UTC")
+    if (dates := parse(texts, zone)) is not None:
+        return dates
+    bad = next(texts[i : i + 1] for i in range(len(texts)) if parse(texts[i : i + 1], zone) is None)
     problem = "is not a valid date"
-    if is_date(bad, other_zone):
+    if parse(bad, other_zone) is not None:
         problem = f"has {'no' if zone else 'a'} time zone, but the first date has {'one' if zone else 'none'}"
-    return f"{bad.as_py()!r} {problem}; {DATE_HINT}"
-
-
-def cast_text(column: Any, arrow_type: Any) -> Any:
-    """Convert text to another type; the first rows are tried first, since arrow takes long to refuse a long column."""
-    column.slice(0, 1000).cast(arrow_type)
-    return column.cast(arrow_type)
+    raise InputError(f"{bad[0].as_py()!r} {problem}; {DATE_HINT}")
 
 
 def trim(column: Any) -> Any:

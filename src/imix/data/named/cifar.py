@@ -1,10 +1,11 @@
-"""Code and recipe shared by CIFAR-10 and CIFAR-100: 50,000 training and 10,000 test images of 32 x 32 pixels."""
+"""CIFAR-10 and CIFAR-100: 50,000 training and 10,000 test images of 32 x 32 pixels, in color."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from imix.data.cache import CACHE
-from imix.data.named.record import PaperRecipe
+from imix.data.named.record import NamedDataset, PaperRecipe
 from imix.errors import InputError, first_line
 from imix.settings import DataSettings
 
@@ -86,3 +87,48 @@ def _read_binary(paths: list[Path], label_bytes: int, n_classes: int) -> "tuple[
     if classes.max() >= n_classes:
         raise InputError(f"{str(paths[0])!r} has class {classes.max()}; classes must be 0 to {n_classes - 1}")
     return records[:, label_bytes:].reshape(-1, 3, 32, 32), classes
+
+
+FILES_10 = CifarFiles(
+    folder="cifar-10-batches-bin",
+    python_folder="cifar-10-batches-py",
+    train=tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
+    test="test_batch.bin",
+    label_bytes=1,
+)
+FILES_100 = CifarFiles(
+    folder="cifar-100-binary",
+    python_folder="cifar-100-python",
+    train=("train.bin",),
+    test="test.bin",
+    label_bytes=2,
+)
+# In the order of the labels.
+CLASS_NAMES_10 = "airplane automobile bird cat deer dog frog horse ship truck"
+CLASS_NAMES_100 = """
+    apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can
+    castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
+    elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard
+    lobster man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear
+    pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark
+    shrew skunk skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone
+    television tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+"""
+
+
+def _record(n_classes: int, files: CifarFiles, class_names: str) -> NamedDataset:
+    name = f"cifar{n_classes}"
+    return NamedDataset(
+        name=name,
+        title=f"CIFAR-{n_classes}",
+        kind="images",
+        summary=f"60,000 images of 32 x 32 pixels, {n_classes} classes",
+        n_train=50_000,
+        n_classes=n_classes,
+        marker_files=(f"{name}.npz", files.test, files.folder, files.python_folder),
+        load=partial(load_cifar, name, files, class_names),
+        recipe=RECIPE,
+    )
+
+
+DATASETS = [_record(10, FILES_10, CLASS_NAMES_10), _record(100, FILES_100, CLASS_NAMES_100)]
