@@ -47,12 +47,14 @@ def resample_with_numpy(wave, step):
 
 
 @pytest.mark.parametrize("step", [0.8125, 0.84, 0.99, 1.0, 1.01, 1.2, 1.25])
+@pytest.mark.slow
 def test_resample_matches_numpy(step):
     x, steps = waves(2), torch.full((2,), step)
     expected = [resample_with_numpy(wave, float(steps[0])) for wave in doubles(x)]
     np.testing.assert_allclose(resample(x, steps)[:, 0], expected, rtol=0, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_resample_takes_a_step_per_clip():
     x, steps = waves(24), 1 / torch.linspace(0.8, 1.2, 24)
     expected = [resample_with_numpy(wave, float(step)) for wave, step in zip(doubles(x), steps, strict=True)]
@@ -69,6 +71,7 @@ def test_positions_in_a_long_clip_are_exact_to_a_five_hundredth_of_a_sample():
         assert error.max() < 1 / 500
 
 
+@pytest.mark.slow
 def test_resample_matches_numpy_for_long_clips():
     x, steps = waves(6, 160_000), 1 / torch.linspace(0.8, 1.2, 6)
     expected = [resample_with_numpy(wave, float(step)) for wave, step in zip(doubles(x), steps, strict=True)]
@@ -89,6 +92,7 @@ def stretch(z, rate):
 
 
 @pytest.mark.parametrize("rate", [0.8, 0.8125, 0.9, 0.97, 1.0, 1.03, 1.1, 1.1875, 1.2])
+@pytest.mark.slow
 def test_stretch_matches_librosa(rate):
     z = Spectrum()(waves())
     for ours, clip in zip(stretch(z, torch.full((6,), rate)), z, strict=True):
@@ -103,6 +107,7 @@ def test_stretch_takes_a_rate_per_clip():
         assert_spectra_close(ours[: theirs.shape[1]], theirs, 5e-5)
 
 
+@pytest.mark.slow
 def test_stretch_matches_librosa_for_long_clips():
     z, rates = Spectrum()(waves(4, 160_000)), torch.tensor([0.8, 0.9731, 1.0371, 1.1713])
     for ours, clip, rate in zip(stretch(z, rates), z, rates.tolist(), strict=True):
@@ -117,6 +122,7 @@ def test_stretched_spectra_end_in_silence(rate):
 
 
 @pytest.mark.parametrize("rate", [0.8, 1.0, 1.13])
+@pytest.mark.slow
 def test_stretch_matches_librosa_for_silence(rate):
     x = waves()
     x[:3, :, 3000:9000] = 0
@@ -206,11 +212,13 @@ def assert_views_match_librosa(draws, n):
 
 @pytest.mark.parametrize("later", [False, True], ids=["earlier", "later"])
 @pytest.mark.parametrize("faster", [False, True], ids=["slower", "faster"])
+@pytest.mark.slow
 def test_views_match_librosa(faster, later):
     assert_views_match_librosa(random_draws(8, faster=faster, later=later), 8)
 
 
 @pytest.mark.parametrize("applied", [*itertools.product([False, True], repeat=4)])
+@pytest.mark.slow
 def test_views_match_librosa_for_every_combination_of_changes(applied):
     draws = random_draws(4, seed=1, faster=False)
     for start in (CLIP_DRAWS, NOISE_DRAWS):
@@ -220,6 +228,7 @@ def test_views_match_librosa_for_every_combination_of_changes(applied):
     assert_views_match_librosa(draws, 4)
 
 
+@pytest.mark.slow
 def test_views_without_noise_match_librosa():
     x, draws = waves(), random_draws(6, seed=2, faster=False)[:4]
     views = AudioViews(CLIP, output_transform=Mel(CLIP.sample_rate, CLIP.n_mels)).transform(x, *draws)

@@ -9,7 +9,6 @@ from torch import nn
 
 import imix
 from imix.encoders import MLP, build, infer_width, temporarily_on
-from imix.encoders.resnet import DEPTHS
 from imix.encoders.small import SmallConvNet
 from tests.encoders.helpers import on_meta
 
@@ -26,7 +25,11 @@ from tests.encoders.helpers import on_meta
         ("mlp:32-64", (20,), MLP, 16),
         ("mlp:32-16-8", (2, 10), MLP, 2),
         ("mlp:8", (20,), MLP, 2),
-        *[(f"resnet{depth}", (3, 32, 32), torchvision.models.ResNet, 512 if depth < 50 else 2048) for depth in DEPTHS],
+        *[(f"resnet{depth}", (3, 32, 32), torchvision.models.ResNet, 512) for depth in (18, 34)],
+        *[
+            pytest.param(f"resnet{depth}", (3, 32, 32), torchvision.models.ResNet, 2048, marks=pytest.mark.slow)
+            for depth in (50, 101, 152)
+        ],
     ],
 )
 def test_build_returns_an_encoder_that_fits_the_shape(name, shape, encoder_type, width):

@@ -19,6 +19,7 @@ from tests.encoders.audio_helpers import (
 
 
 @pytest.mark.parametrize("samples", [1025, 1536, 2048, 5000, 16_000, 16_384, 22_050])
+@pytest.mark.slow
 def test_spectrum_matches_librosa(samples):
     x = waves(samples=samples)
     for ours, wave in zip(Spectrum()(x), doubles(x), strict=True):
@@ -40,12 +41,14 @@ def test_clip_shape_is_the_shape_of_its_mel_spectrogram(samples):
 
 @pytest.mark.parametrize("sample_rate", [8000, 11_025, 16_000, 22_050, 44_100, 48_000])
 @pytest.mark.parametrize("n_mels", [13, 32, 40, 64, 80])
+@pytest.mark.slow
 def test_mel_filters_match_librosa(sample_rate, n_mels):
     theirs = librosa.filters.mel(sr=sample_rate, n_fft=WINDOW, n_mels=n_mels, dtype=np.float64)
     np.testing.assert_allclose(mel_filters(sample_rate, n_mels), theirs, rtol=1e-7, atol=1e-12 * theirs.max())
 
 
 @pytest.mark.parametrize("clip", [CLIP, Clip(8000, 12_345, 40), Clip(44_100, 44_100, 64)])
+@pytest.mark.slow
 def test_mel_spectrogram_matches_librosa(clip):
     x = waves(samples=clip.samples)
     for ours, wave in zip(LogMel(clip)(x), doubles(x), strict=True):
@@ -55,6 +58,7 @@ def test_mel_spectrogram_matches_librosa(clip):
         assert_mel_close(ours, librosa.power_to_db(power, ref=np.max), 1e-3)
 
 
+@pytest.mark.slow
 def test_quiet_parts_are_clipped_at_the_floor_as_in_librosa():
     x = waves()
     x[:, :, 8000:] *= 1e-6
@@ -64,6 +68,7 @@ def test_quiet_parts_are_clipped_at_the_floor_as_in_librosa():
 
 
 @pytest.mark.parametrize("volume", [1e-7, 1e-5, 1e-3, 1, 32_768])
+@pytest.mark.slow
 def test_mel_spectrogram_matches_librosa_at_any_volume(volume):
     x = volume * waves()
     for ours, wave in zip(LogMel(CLIP)(x), doubles(x), strict=True):
@@ -100,6 +105,7 @@ def test_as_reals_interleaves_real_and_imaginary_parts():
     assert torch.equal(torch.complex(parts[..., ::2], parts[..., 1::2]), z)
 
 
+@pytest.mark.slow
 def test_mel_spectrogram_matches_librosa_under_autocast():
     x = waves()
     with torch.autocast("cpu", torch.bfloat16):

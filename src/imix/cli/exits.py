@@ -25,11 +25,9 @@ def with_flags(message: str) -> str:
     """
     from imix.cli.app import all_flags  # this module is imported by the commands
 
-    flags = all_flags()
-
     def replace(match: re.Match[str]) -> str:
         name, value = match[1].replace("_", "-"), match[2]
-        if f"--{name}" not in flags:
+        if f"--{name}" not in all_flags():
             return match[0]
         if value in (None, "True", "False"):
             return f"--no-{name}" if value == "False" else f"--{name}"
