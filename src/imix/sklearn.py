@@ -254,7 +254,7 @@ class _FineTuned(BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, labels: np.ndarray) -> Self:
         """Pretrain on the rows of X, and fine-tune with labels (N,): classes, where -1 means none, or numbers."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        transformer = IMixTransformer(random_state=seed) if self.transformer is None else clone(self.transformer)
+        transformer: Any = IMixTransformer(random_state=seed) if self.transformer is None else clone(self.transformer)
         transformer.fit(X, None)
         self.transformer_: IMixTransformer = getattr(transformer, "estimator", transformer)  # of a FrozenEstimator
         frame, _ = self.transformer_._validate(X, reset=False)

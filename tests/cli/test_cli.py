@@ -83,12 +83,33 @@ def test_a_csv_file_with_strings_and_missing_values(run_cli, tmp_path, monkeypat
     code, out, _ = run_cli("evaluate", tmp_path / "run", "--protocol", "knn")
     assert code == 0 and "train 72, test 18 held out with seed 0" in out
     code, out, _ = run_cli("evaluate", tmp_path / "run", "--data", tmp_path / "pets.csv", "--label", "animal")
-    assert code == 0 and "linear on" in out
+    assert code == 0 and "features, linear" in out and "balanced accuracy" in out
     assert run_cli("embed", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "z.csv")[0] == 0
     assert len((tmp_path / "z.csv").read_text().splitlines()) == 3
     code, _, err = run_cli("embed", tmp_path / "run", tmp_path / "wrong.csv", "--out", tmp_path / "z.csv")
     assert (code, err.count("\n")) == (2, 1)
     assert "missing: 'weight;kg'; not seen in training: 'weight'" in err
+
+
+def test_finetune_and_predict_a_csv_file(run_cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i},{i * 7 % 90 / 2 + 40 * (i % 3)},{'abc'[i % 3]}" for i in range(90)]
+    with open("train.csv", "w") as file:
+        file.write("\n".join(["id,weight,kind", *rows]))
+    with open("new.csv", "w") as file:
+        file.write("\n".join(["id,weight", *(row.rsplit(",", 1)[0] for row in rows)]))
+    assert (
+        run_cli("pretrain", "train.csv", "--out", "run", *QUICK, "--label", "kind", "--columns", "id", "drop")[0] == 0
+    )
+    code, out, _ = run_cli("finetune", "run", "--out", "tuned", "--epochs", "5", "--device", "cpu")
+    assert (code, out) == (0, "classifier of 3 classes written to tuned; next: imix predict tuned DATA --out FILE\n")
+    code, out, _ = run_cli("predict", "tuned", "new.csv", "--out", "p.csv", "--keep", "id")
+    assert (code, out) == (0, "90 predictions written to p.csv\n")
+    assert (tmp_path / "p.csv").read_text().splitlines()[0] == '"id","prediction","p_a","p_b","p_c"'
+    code, _, err = run_cli("finetune", "run", "--out", "tuned")
+    assert code == 2 and "'tuned' has a run; pass --overwrite to replace it, or change --out" in err
+    code, _, err = run_cli("predict", "run", "new.csv", "--out", "p.csv")
+    assert code == 2 and "was not fine-tuned" in err
 
 
 @pytest.mark.slow

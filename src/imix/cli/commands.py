@@ -73,6 +73,8 @@ def evaluate(
     protocol: Literal["linear", "knn", "trees", "pinv", "fed", "detection", "linear-paper"] | None = None,
     test: str | None = None,
     inputs: bool = False,
+    group: str | None = None,
+    time: str | None = None,
     labels_per_class: tuple[int, ...] = (10, 50, 250),
     draws: int = 5,
     trees: bool | None = None,
@@ -98,6 +100,10 @@ def evaluate(
         Second file or folder, with the test samples.
     inputs
         With --protocol, evaluate the encoder's inputs instead of its features.
+    group
+        Column of a table, such as patient or machine, whose values are held out together if there are no test samples.
+    time
+        Column of a table with numbers or dates, the latest fifth of which is held out if there are no test samples.
     labels_per_class
         Numbers of labels per class in the summary, besides all labels.
     draws
@@ -108,7 +114,8 @@ def evaluate(
     from imix.evaluation import evaluate as run_evaluate
 
     summary_options: Any = {"labels_per_class": labels_per_class, "draws": draws, "trees": trees}
-    result = run_evaluate(run, data, protocol, test=test, inputs=inputs, **summary_options, **vars(flags))
+    splits: Any = {"test": test, "group": group, "time": time}
+    result = run_evaluate(run, data, protocol, inputs=inputs, **splits, **summary_options, **vars(flags))
     if os.environ.get("RANK", "0") == "0":
         print(result)
 

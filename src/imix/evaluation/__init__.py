@@ -23,7 +23,7 @@ from imix.probes.knn import KNN
 from imix.probes.linear import Linear
 from imix.probes.linear_paper import LinearPaper
 from imix.probes.pinv import PInv
-from imix.probes.run_data import is_same_data, load_for_run
+from imix.probes.run_data import is_same_data, load_for_run, split_values
 from imix.probes.trees import Trees
 from imix.run import Run, as_run
 from imix.run.result import Result, Split
@@ -44,6 +44,8 @@ class EvaluateOptions(TypedDict, total=False):
     columns: Mapping[str, str] | None
     test: str | None
     data_dir: str | None
+    group: Any
+    time: Any
     labels_per_class: Sequence[int]
     draws: int
     trees: bool | None
@@ -79,6 +81,8 @@ def evaluate(
     columns: Mapping[str, str] | None = None,
     test: str | None = None,
     data_dir: str | None = None,
+    group: Any = None,
+    time: Any = None,
     labels_per_class: Sequence[int] = (10, 50, 250),
     draws: int = 5,
     trees: bool | None = None,
@@ -126,6 +130,11 @@ def evaluate(
         A file or folder with the test samples.
     data_dir : str, optional
         Folder with the files of a named data set.
+    group : str or array of shape (N,), optional
+        A column of the table, or the values themselves, such as patient or machine. Samples of the same group are held
+        out together, so that none is in both training and test samples.
+    time : str or array of shape (N,), optional
+        A column of the table, or the values themselves: numbers or dates. The latest fifth is held out.
     labels_per_class : sequence of int
         Numbers of labels per class with which the summary trains classifiers, besides all labels.
     draws : int
@@ -172,7 +181,8 @@ def evaluate(
         )
     if loaded.train.is_numeric and protocol not in (None, "fed", *ON_FEATURES):
         raise InputError(f"protocol {protocol!r} needs classes; the labels of {loaded.name} are numbers")
-    dataset, split = with_test_split(loaded, seed, labeled=needs_labels)
+    groups, times = split_values(data, loaded, group, time)
+    dataset, split = with_test_split(loaded, seed, needs_labels, groups, times)
     assert dataset.test is not None
     torch_device = pick_device(device)
     encoder = restandardized(run.encoder, dataset) if restandardize else run.encoder

@@ -6,6 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from imix.batch import to_float
 from imix.data import Data, load
 from imix.data.loading import IN_MEMORY_NAME, TABLE_SUFFIXES
@@ -76,6 +80,39 @@ def source_frames(data: Any, dataset: Data, names: Sequence[str]) -> list[Frame]
     for frame in frames:
         frame.check_columns(names)
     return frames
+
+
+def split_values(data: Any, dataset: Data, group: Any, time: Any) -> tuple[Tensor | None, Tensor | None]:
+    """Return group numbers (N,) and times (N,) of the training samples, each from a column or from given values."""
+    if group is not None and time is not None:
+        raise InputError("pass either `group` or `time`, not both")
+    if time is not None:
+        return None, torch.from_numpy(_as_times(_values(data, dataset, time, "time")))
+    if group is None:
+        return None, None
+    return torch.from_numpy(np.unique(_values(data, dataset, group, "group"), return_inverse=True)[1]), None
+
+
+def _values(data: Any, dataset: Data, source: Any, name: str) -> np.ndarray:
+    """Return the values of a column, or the given values, as text (N,)."""
+    if isinstance(source, str):
+        source = source_frames(data, dataset, [source])[0].column(source).to_pylist()
+    values = np.array(["" if value is None else str(value) for value in source])
+    if values.shape != (len(dataset.train),):
+        raise InputError(f"`{name}` needs one value for each of the {len(dataset.train)} samples; got {values.shape}")
+    if (values == "").any():
+        raise InputError(f"`{name}` has missing values")
+    return values
+
+
+def _as_times(values: np.ndarray) -> np.ndarray:
+    """Return numbers as they are, and dates in seconds."""
+    for convert in (lambda: values.astype(np.float64), lambda: values.astype("datetime64[us]").astype(np.float64)):
+        try:
+            return convert()
+        except ValueError:
+            continue
+    raise InputError(f"`time` must be numbers or dates such as 2026-01-31 12:00; got {str(values[0])!r}")
 
 
 def is_same_data(data: str | Path, name: str) -> bool:

@@ -160,7 +160,8 @@ def build_method(settings: Settings, encoder: nn.Module, mix: MixOperator | None
     """Build the method named in the settings for an encoder of `width` features; `n_classes` is 0 without labels."""
     if settings.supervised and not n_classes:
         raise InputError(
-            f"method {settings.method!r} needs labels that are classes, and the data has none; npair, simclr, moco and byol do not"
+            f"method {settings.method!r} needs labels that are classes, and the data has none; npair, simclr, moco and "
+            "byol need none"
         )
     if settings.method == "supervised":
         return Supervised(encoder, mix, n_classes=n_classes, width=width)

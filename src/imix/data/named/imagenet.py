@@ -35,7 +35,7 @@ def find_folders(name: str, data_settings: DataSettings) -> tuple[Path, Path]:
         raise InputError(f"{name} needs `data_dir=FOLDER`, a folder that contains ImageNet's folders train and val")
     train, val = (Path(data_settings.data_dir) / split for split in ("train", "val"))
     if not (train.is_dir() and val.is_dir()):
-        raise InputError(f"{name} needs the folders train and val of ImageNet in data_dir {data_settings.data_dir!r}")
+        raise InputError(f"{name} needs the folders train and val of ImageNet in `data_dir` {data_settings.data_dir!r}")
     return train, val
 
 
