@@ -173,6 +173,7 @@ def _parse_with_arrow(path: Path, layout: Layout, null_values: list[str]) -> Any
         table = arrow_csv.read_csv(
             stream,
             arrow_csv.ReadOptions(
+                use_threads=False,  # with threads, errors do not name the row
                 block_size=MAX_ROW_SIZE,
                 column_names=layout.columns,
                 skip_rows=layout.skipped.count(layout.end_of_line),
