@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from imix.batch import Batch, size
 from imix.data.arrays import RawData, encode_classes, read_npy, read_npz, samples
-from imix.data.media.audio import AUDIO_SUFFIXES, NOISE_FOLDER, read_audio_folder
+from imix.data.media.audio import AUDIO_SUFFIXES, read_audio_folder
 from imix.data.media.folder import find_files
 from imix.data.media.images import IMAGE_SUFFIXES, read_image_folder
 from imix.data.named import DATASETS
@@ -86,6 +86,8 @@ def load(
             "a torch Dataset or DataLoader is not supported; pass its samples as one tensor (and labels=...), or write "
             "an imix.data.Source"
         )
+    if hasattr(data, "toarray"):
+        raise InputError("samples must be dense; got a sparse matrix: pass x.toarray()")
     if labels is not None and isinstance(data, str | Path | Data | Source):
         kind = repr(str(data)) if isinstance(data, str | Path) else f"a {type(data).__name__}"
         raise InputError(f"labels can only be passed with arrays and data frames; the data is {kind}")
@@ -101,19 +103,13 @@ def load(
             data_settings, test=_absolute(data_settings.test), data_dir=_absolute(data_settings.data_dir)
         )
         loaded = _load_by_name(data, data_settings, table)
-    else:
-        loaded = _load_in_memory(data, labels, data_settings, table)
-    return take_fraction(loaded, data_settings.fraction)
-
-
-def _load_in_memory(data: Any, labels: Any, data_settings: DataSettings, table: Table | None) -> Data:
-    if hasattr(data, "toarray"):
-        raise InputError("samples must be dense; got a sparse matrix: pass x.toarray()")
-    if data_settings.test:
+    elif data_settings.test:
         raise InputError(TEST_NOT_SUPPORTED)
-    if isinstance(data, Source):
-        return Data(IN_MEMORY_NAME, data, settings=data_settings)
-    return _assemble(IN_MEMORY_NAME, RawData(data, labels), data_settings, table)
+    elif isinstance(data, Source):
+        loaded = Data(IN_MEMORY_NAME, data, settings=data_settings)
+    else:
+        loaded = _assemble(IN_MEMORY_NAME, RawData(data, labels), data_settings, table)
+    return take_fraction(loaded, data_settings.fraction)
 
 
 def _load_by_name(data: str | Path, data_settings: DataSettings, table: Table | None) -> Data:
@@ -125,7 +121,8 @@ def _load_by_name(data: str | Path, data_settings: DataSettings, table: Table | 
     if data_settings.test and (name in DATASETS or not (is_table or path.is_dir())):
         raise InputError(TEST_NOT_SUPPORTED)
     if name in DATASETS:
-        return _load_named(name, data_settings, table)
+        loaded = DATASETS[name].load(data_settings)
+        return _assemble(name, loaded, data_settings, table) if isinstance(loaded, RawData) else loaded
     _check_path(data)
     if data_settings.test:
         _check_path(data_settings.test)
@@ -142,15 +139,10 @@ def _load_by_name(data: str | Path, data_settings: DataSettings, table: Table | 
     return _assemble(str(path), ARRAYS[suffix](path), data_settings, table)
 
 
-def _load_named(name: str, data_settings: DataSettings, table: Table | None) -> Data:
-    loaded = DATASETS[name].load(data_settings)
-    return _assemble(name, loaded, data_settings, table) if isinstance(loaded, RawData) else loaded
-
-
 def _load_folder(folder: Path, data_settings: DataSettings) -> Data:
     """Load a folder of images or of audio files."""
     images = find_files(folder, IMAGE_SUFFIXES)
-    audio_files = find_files(folder, AUDIO_SUFFIXES, exclude=NOISE_FOLDER)
+    audio_files = find_files(folder, AUDIO_SUFFIXES)
     if images and audio_files:
         raise InputError(
             f"{str(folder)!r} contains {len(images)} images and {len(audio_files)} audio files; pass a folder that "

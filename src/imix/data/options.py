@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from imix.data.media.audio import AUDIO_SUFFIXES, NOISE_FOLDER
-from imix.data.media.folder import contains_files
+from imix.data.media.audio import AUDIO_SUFFIXES
+from imix.data.media.folder import walk
 from imix.data.media.images import IMAGE_SUFFIXES
 from imix.data.named import DATASETS
 from imix.data.source import Source
@@ -70,9 +70,9 @@ def _kind_of_path(path: Path) -> DataKind | None:
     name = path.name.lower()
     if path.is_dir():
         hint = ", whose subfolders are the classes"
-        if contains_files(path, IMAGE_SUFFIXES):
+        if any(walk([path], IMAGE_SUFFIXES)):
             return DataKind("a folder of images", ("image_size",), hint)
-        if contains_files(path, AUDIO_SUFFIXES, exclude=NOISE_FOLDER):
+        if any(walk([path], AUDIO_SUFFIXES)):
             return DataKind("a folder of audio files", AUDIO_OPTIONS, hint)
         return None
     if name.endswith(CSV_SUFFIXES):

@@ -10,6 +10,7 @@ import torch
 
 from imix import DataSettings, InputError
 from imix.data import load
+from imix.data.tables import csv_file
 from tests.data.tables.helpers import load_text
 
 
@@ -214,6 +215,40 @@ def test_uppercase_suffix_blank_lines_and_long_rows(tmp_path):
 def test_invalid_csv_files_are_an_error(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         load_text(tmp_path / "t.csv", text)
+
+
+@pytest.mark.parametrize("ending", ["", ",", ',"x, y"'])
+def test_a_short_row_is_an_error_that_names_it_even_if_the_last_column_has_missing_values(tmp_path, ending):
+    rows = ['1.5,"a, b",2', '2.5,"c ""d"", e",', "3.5,f,4"] * 10
+    assert len(load_text(tmp_path / "t.csv", "a,b,c\n" + "\n".join(rows)).train) == 30
+    rows[17] = f"7{ending}"
+    with pytest.raises(InputError, match="Row #19: Expected 3 columns, got"):
+        load_text(tmp_path / "t.csv", "a,b,c\n" + "\n".join(rows))
+
+
+def test_missing_values_and_delimiters_in_text_do_not_need_the_slow_parser(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_file, "_parse_with_arrow", None)
+    rows = '1.5,"a, b",2.5\n2.5,"c ""d"", e",\n,"",NA\n'
+    data = load_text(tmp_path / "t.csv", '"a,b",b,c\n' + rows * 10)
+    assert data.table.kinds == {"a,b": "numeric", "c": "numeric", "b": "categorical"}
+    assert data.train.inputs[:3, -3:].tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+
+
+def test_blank_lines_are_skipped_and_rows_without_values_are_not(tmp_path):
+    data = load_text(tmp_path / "t.csv", "a,b\n" + "1.5,x\n\n,\n2.5,y\n" * 10 + "\n")
+    assert len(data.train) == 30
+    assert len(load_text(tmp_path / "t.csv", "a\n1.5\n\n2.5\n4\n\n").train) == 3
+
+
+def test_quotes_within_words_are_kept(tmp_path):
+    data = load_text(tmp_path / "t.csv", "a,b\n" + '1.5,5" pipe\n2.5,"x, ""y"""\n3,z\n' * 9)
+    assert data.table.columns[1].values == ('5" pipe', 'x, "y"', "z")
+
+
+def test_times_of_day_are_numbers(tmp_path):
+    text = "t\n" + "".join(f"{minute // 60:02d}:{minute % 60:02d}\n" for minute in range(0, 1440, 7))
+    data = load_text(tmp_path / "t.csv", text, standardize="none")
+    assert data.table.kinds == {"t": "numeric"} and data.train.inputs[:3, 0].tolist() == [0, 420, 840]
 
 
 def test_a_file_with_one_row_of_text_can_be_loaded(tmp_path):

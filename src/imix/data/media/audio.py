@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from imix.data.cache import CACHE
-from imix.data.media.folder import decode_all, decoded, find_files, read_files
+from imix.data.media.folder import NOISE_FOLDER, decode_all, decoded, find_files, read_files
 from imix.data.source import Data, TensorSource
 from imix.encoders.mel import BINS, HOP, Clip
 from imix.errors import InputError, first_line
@@ -29,7 +29,6 @@ from imix.runtime import distributed
 from imix.settings import DataSettings
 
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf")
-NOISE_FOLDER = "_background_noise_"  # recordings of noise, named as in Speech Commands
 MAX_DEFAULT_SECONDS = 10.0
 MAX_INSPECTED = 1000  # files that are opened to choose the length of clips
 MAX_CLIP_SAMPLES = 10_000_000
@@ -68,7 +67,7 @@ def build_clip(data_settings: DataSettings) -> Clip:
 
 def find_audio(folder: Path) -> list[Path]:
     """Return the audio files in a folder without the noise folder, sorted; it is an error if there are none."""
-    return find_files(folder, AUDIO_SUFFIXES, exclude=NOISE_FOLDER, file_type="audio files")
+    return find_files(folder, AUDIO_SUFFIXES, required="audio files")
 
 
 def read_clips(paths: Sequence[Path], clip: Clip, n_silent: int = 0) -> tuple[TensorSource, list[Path]]:

@@ -24,6 +24,7 @@ MAX_BROKEN_FRACTION = 0.01
 # Common names of split folders, from the most to the least suitable for training.
 SPLIT_NAMES = ("train", "training", "validation", "valid", "val", "dev", "testing", "test")
 PREFETCHED_FILES = 2048
+NOISE_FOLDER = "_background_noise_"  # recordings of noise, named as in Speech Commands; they are not samples
 
 Decode = Callable[[Path], np.ndarray]
 Item = TypeVar("Item")
@@ -31,30 +32,22 @@ Result = TypeVar("Result")
 
 
 def find_files(
-    folder: Path,
-    suffixes: tuple[str, ...],
-    subfolders: Sequence[str] | None = None,
-    exclude: str = "",
-    file_type: str | None = None,
+    folder: Path, suffixes: tuple[str, ...], subfolders: Sequence[str] | None = None, required: str = ""
 ) -> list[Path]:
     """Return the files with these suffixes in a folder and below, sorted.
 
-    Searches only the named `subfolders` if given. Skips hidden files, hidden folders and folders named `exclude`. With
-    `file_type`, it is an error if there are none.
+    Searches only the named `subfolders` if given. Skips hidden files, hidden folders and folders of noise. If
+    `required` names a type of files, it is an error if there are none.
     """
     roots = [folder] if subfolders is None else [folder / name for name in subfolders]
-    files = sorted(_walk(roots, suffixes, exclude))
-    if file_type and not files:
-        raise InputError(f"{str(folder)!r} contains no {file_type} ({', '.join(suffixes)})")
+    files = sorted(walk(roots, suffixes))
+    if required and not files:
+        raise InputError(f"{str(folder)!r} contains no {required} ({', '.join(suffixes)})")
     return files
 
 
-def contains_files(folder: Path, suffixes: tuple[str, ...], exclude: str = "") -> bool:
-    """Return whether `find_files` would return any file; stops at the first one."""
-    return any(True for _ in _walk([folder], suffixes, exclude))
-
-
-def _walk(roots: Sequence[Path], suffixes: tuple[str, ...], exclude: str) -> Iterator[Path]:
+def walk(roots: Sequence[Path], suffixes: tuple[str, ...]) -> Iterator[Path]:
+    """Yield the files of `find_files` as they are found."""
     visited: set[str] = set()
 
     def raise_error(error: OSError) -> None:
@@ -62,7 +55,7 @@ def _walk(roots: Sequence[Path], suffixes: tuple[str, ...], exclude: str) -> Ite
 
     for root in roots:
         for folder, subfolders, names in os.walk(root, onerror=raise_error, followlinks=True):
-            subfolders[:] = sorted(name for name in subfolders if not name.startswith(".") and name != exclude)
+            subfolders[:] = sorted(name for name in subfolders if not name.startswith(".") and name != NOISE_FOLDER)
             # Visit links last, so that a folder is reached by its real path and not through a link.
             subfolders.sort(key=lambda name: os.path.islink(os.path.join(folder, name)))
             if (real_path := os.path.realpath(folder)) in visited:  # links can form cycles
@@ -84,30 +77,25 @@ def read_files(
     If all files are in subfolders, the subfolders are the classes. `build_source` turns files into samples; it also
     returns the files that it did not skip.
     """
-    test_folder = None if data_settings.test is None else Path(data_settings.test)
-    if test_folder is not None:
-        _check_separate(folder, test_folder)
     paths = find(folder)
     _check_not_split(folder, paths)
-    train, train_files = build_source(paths)
-    train_classes = _classes(folder, train_files)
+    parts = [(folder, *build_source(paths))]
+    if data_settings.test is not None:
+        test_folder = Path(data_settings.test)
+        _check_separate(folder, test_folder)
+        parts.append((test_folder, *build_source(find(test_folder))))
     class_names = None
-    if train_classes is not None:
-        train.labels, class_names = encode_classes(train_classes, len(train_files), str(folder))
-    test: Source | None = None
-    test_files: list[Path] = []
-    if test_folder is not None:
-        test, test_files = build_source(find(test_folder))
-        test_classes = _classes(test_folder, test_files)
-        if class_names is not None and test_classes is not None:
-            test.labels, _ = encode_classes(test_classes, len(test_files), str(test_folder), class_names)
+    for part, source, files in parts:
+        classes = _classes(part, files)
+        if classes is not None and (part is folder or class_names is not None):
+            source.labels, class_names = encode_classes(classes, len(files), str(part), class_names)
     return Data(
         str(folder),
-        train,
-        test,
+        parts[0][1],
+        parts[1][1] if len(parts) > 1 else None,
         [] if class_names is None else [str(name) for name in class_names],
         data_settings,
-        sample_names=[str(path) for path in (*train_files, *test_files)],
+        sample_names=[str(path) for _, _, files in parts for path in files],
     )
 
 

@@ -103,7 +103,7 @@ def read_image_folder(folder: Path, data_settings: DataSettings, classes: Sequen
 
 def find_images(folder: Path, classes: Sequence[str] | None = None) -> list[Path]:
     """Return the images in a folder, or in the subfolders `classes`, sorted; it is an error if there are none."""
-    return find_files(folder, IMAGE_SUFFIXES, classes, file_type="images")
+    return find_files(folder, IMAGE_SUFFIXES, classes, required="images")
 
 
 def decode(path: Path, size: int) -> np.ndarray:

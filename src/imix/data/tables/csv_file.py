@@ -98,21 +98,17 @@ def _read_layout(path: Path, header: str) -> Layout:
     delimiter = separator_line[1] if separator_line else max(DELIMITERS, key=re.sub(COMMA_FIELD, "", first).count)
     lines = io.StringIO(text, newline="")
     names = [name.strip() for name in next(csv.reader(lines, delimiter=delimiter), [])]
+    mark = "." if delimiter == ";" else ","
     numbered = [str(number) for number in range(len(names))]
-    is_data = names != numbered and all(_is_number(name, delimiter) for name in names)
+    try:
+        is_data = names != numbered and bool([float(name.replace(",", mark)) for name in names])
+    except ValueError:
+        is_data = False
     if header == "no" or (header == "auto" and is_data):
         names = numbered
     else:
         text = text[lines.tell() :]
     return Layout(start[: len(start) - len(text)], delimiter, "\n" if "\n" in start else "\r", names)
-
-
-def _is_number(text: str, delimiter: str) -> bool:
-    try:
-        float(text.replace(",", ".") if delimiter == ";" else text)
-    except ValueError:
-        return False
-    return True
 
 
 def _open(path: Path) -> Any:
@@ -177,6 +173,7 @@ def _parse_with_arrow(path: Path, layout: Layout, null_values: list[str]) -> Any
         table = arrow_csv.read_csv(
             stream,
             arrow_csv.ReadOptions(
+                use_threads=False,  # with threads, errors do not name the row
                 block_size=MAX_ROW_SIZE,
                 column_names=layout.columns,
                 skip_rows=layout.skipped.count(layout.end_of_line),
