@@ -11,7 +11,7 @@ from imix.cli.app import all_flags
 from imix.cli.exits import with_flags
 
 SOURCE = Path(imix.__file__).parent
-WRITES_COMMANDS = ("reproduce/plan.py", "reproduce/slurm.py")
+WRITES_COMMANDS = ("reproduce/plan.py",)
 
 
 @pytest.mark.parametrize(

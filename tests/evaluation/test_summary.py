@@ -124,6 +124,7 @@ def test_inputs_that_are_too_large_or_have_several_fields_are_left_out():
     for module, source in ((encoder, large), (Fields(), fields)):
         summary = imix.evaluate(module, source, labels_per_class=(), draws=2)
         assert {result.representation for result in summary.results} == {"none", "features"}
+        assert "the inputs were not evaluated beside the features" in str(summary).replace("\n", " ")
 
 
 @pytest.mark.parametrize(

@@ -176,8 +176,8 @@ def evaluate(
     needs_labels = protocol != "fed" and has_labels
     if loaded.test is None and needs_labels and _was_trained_with_labels_of(run, loaded):
         raise InputError(
-            f"{run.settings.method} was trained with the labels of all samples of {loaded.name}, so none of them can "
-            "be held out for testing; pass test samples with `test=FILE`"
+            f"the run was trained with the labels of all samples of {loaded.name}, so none of them can be held out for "
+            "testing; pass test samples with `test=FILE`"
         )
     if loaded.train.is_numeric and protocol not in (None, "fed", *ON_FEATURES):
         raise InputError(f"protocol {protocol!r} needs classes; the labels of {loaded.name} are numbers")
@@ -242,7 +242,11 @@ def _summary(
         representations |= {"inputs": inputs, BOTH: combined(inputs, features)}
         if trees is None:
             trees = data.table is not None and inputs.train.shape[1] <= MAX_TREE_COLUMNS
-    return summarize(representations, template, labels_per_class, draws, bool(trees), seed)
+    summary = summarize(representations, template, labels_per_class, draws, bool(trees), seed)
+    if "inputs" not in representations:
+        reason = "samples have several fields" if shape is None else f"a sample has {math.prod(shape):,} values"
+        summary.warnings.append(f"the inputs were not evaluated beside the features, because {reason}")
+    return summary
 
 
 def _check_options(
@@ -294,8 +298,9 @@ def _detection(run: Run, data: Any, data_dir: str | None, device: str, hyperpara
 
 
 def _was_trained_with_labels_of(run: Run, data: Data) -> bool:
-    """Return whether a supervised method was trained on these samples with these labels."""
-    if not run.settings.supervised or data.settings.label != run.data_settings.label:
+    """Return whether the run was trained or fine-tuned on these samples with these labels."""
+    uses_labels = run.settings.supervised or run.config.fine_tuning is not None
+    if not uses_labels or data.settings.label != run.data_settings.label:
         return False
     fingerprint = run.config.data.fingerprint
     return is_same_data(data.name, run.config.data.name) or (
