@@ -58,11 +58,11 @@ class NumericColumn:
         if kind == "datetime":
             varying = np.flatnonzero(np.ptp(values, axis=1) > 0).tolist() or [0]
             parts, values = tuple(DATETIME_PARTS[i] for i in varying), values[varying]
-        statistics = [_mean_std_and_median(part) for part in values]
-        mean, std, median = zip(*statistics, strict=True)
+        mean, std, median = zip(*map(_mean_std_and_median, values), strict=True)
         if len(scaling_columns) > 1:
-            arrays = [_numeric_values(kind, column, parts) for column in scaling_columns]
-            mean, std, _ = zip(*(_mean_std_and_median(part) for part in np.concatenate(arrays, 1)), strict=True)
+            scaling = np.concatenate([_numeric_values(kind, column, parts) for column in scaling_columns], 1)
+            scaling = scaling[:, ~np.isnan(scaling[0])]
+            mean, std, _ = zip(*map(_mean_std_and_median, scaling), strict=True)
         if kind == "boolean" or not scaling_columns:
             mean, std = (0.0,) * len(parts), (1.0,) * len(parts)
         if not all(map(math.isfinite, mean + std)):
@@ -81,7 +81,9 @@ class NumericColumn:
         missing = np.isnan(values)
         if missing.any():
             values = np.where(missing, median, values)
-        scaled = ((values - mean) / std).astype(np.float32)
+        values = values - mean
+        values /= std
+        scaled = values.astype(np.float32)
         finite = np.isfinite(scaled)
         if not finite.all():
             row = int((~finite).any(0).argmax())
@@ -194,11 +196,11 @@ def _numeric_values(kind: str, column: Any, parts: tuple[str, ...]) -> np.ndarra
 
 
 def _mean_std_and_median(values: np.ndarray) -> tuple[float, float, float]:
-    """Statistics without missing values; the standard deviation is 1 if the values are equal up to rounding."""
+    """Statistics of numbers that are not missing; the standard deviation is 1 if they are equal up to rounding."""
     import polars as pl
 
-    series: Any = pl.Series(values, nan_to_null=True)
+    series: Any = pl.Series(values)
     mean, std = series.mean(), series.std(ddof=0)
-    rounding = (len(series) - series.null_count()) * sys.float_info.epsilon
+    rounding = len(values) * sys.float_info.epsilon
     is_constant = std * std <= rounding * std * std + rounding * mean * rounding * mean  # as in scikit-learn
     return mean, 1.0 if is_constant else std, series.median()

@@ -93,7 +93,7 @@ def _read_layout(path: Path, header: str) -> Layout:
     text = start.lstrip("\r\n")
     separator_line = re.match(r"sep=([\t -~])\r?\n", text)  # tells Excel the delimiter
     text = text[separator_line.end() :] if separator_line else text
-    first = re.sub(r'"[^"]*"', "", re.findall(FIRST_LINE, text)[0])
+    first = re.sub(r'"[^"]*"', "", next(re.finditer(FIRST_LINE, text))[0])
     # The most frequent delimiter of the first line, without counting decimal commas.
     delimiter = separator_line[1] if separator_line else max(DELIMITERS, key=re.sub(COMMA_FIELD, "", first).count)
     lines = io.StringIO(text, newline="")
