@@ -58,7 +58,7 @@ def make_result(
 ) -> Result:
     metric = {"fed": "distance", "detection": "ap"}.get(protocol, "accuracy")
     metrics = {metric: value} | ({} if majority is None else {"majority_accuracy": majority})
-    return Result(protocol, data, metrics, hyperparameters, split, inputs=inputs)
+    return Result(protocol, data, metrics, hyperparameters, split, representation="inputs" if inputs else "features")
 
 
 def columns_of(groups: list[RunGroup]) -> list[list[str]]:

@@ -105,7 +105,7 @@ def test_invalid_arguments_are_rejected_before_features_are_computed(runs, tmp_p
         draw_map(runs[0], tmp_path / "m.svg", samples=1)
     with pytest.raises(InputError, match="a map needs at least 4 samples; in-memory data has 3"):
         draw_map(runs[0], tmp_path / "m.svg", three_rows)
-    with pytest.raises(InputError, match="have no labels"):
+    with pytest.raises(InputError, match="have no classes"):
         draw_map(runs[0], tmp_path / "m.svg", three_rows, classes=["cat"])
     with pytest.raises(TypeError, match="data_dri"):
         draw_map(runs[0], tmp_path / "m.svg", data_dri="x")

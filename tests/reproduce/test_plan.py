@@ -40,7 +40,7 @@ def test_every_training_can_be_written_as_commands(monkeypatch):
     for job in list_jobs(select_requests(["all"], "paper"))[::29]:
         pretrain, *measurements = job_commands(job)
         protocols = [protocol for protocol, _ in job.measurements]
-        assert len(measurements) == len(protocols) + protocols.count("linear")  # linear evaluation includes kNN
+        assert len(measurements) == len(protocols) + protocols.count("linear-paper")  # linear evaluation includes kNN
         monkeypatch.setattr(sys, "argv", shlex.split(pretrain))
         with pytest.raises(SystemExit):
             main()

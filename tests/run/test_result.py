@@ -27,7 +27,11 @@ ALL_OPTIONS = Result(
     {"k": 20},
     Split(80, 20, held_out=True, seed=3, test_file="later.csv", unlabeled=7),
     label="breed",
-    inputs=True,
+    representation="inputs",
+    labels_per_class=10,
+    draws=5,
+    std={"accuracy": 0.01},
+    intervals={"accuracy": (0.4, 0.6)},
     random_crops="shift 4, flip 0.5",
     restandardized=True,
 )
@@ -52,8 +56,9 @@ def test_a_result_prints_its_metrics_and_hyperparameters():
 
 def test_a_result_prints_its_options():
     assert str(ALL_OPTIONS) == (
-        "knn on animals.csv: 50.00%\n  k 20, inputs instead of features, train 80, test 20 held out with seed 3, "
-        "test file later.csv, 7 without label ignored, random crops (shift 4, flip 0.5), restandardized, label breed"
+        "knn on animals.csv: 50.00%\n  k 20, inputs, 10 labels per class, 5 draws, train 80, test 20 held out with "
+        "seed 3, test file later.csv, 7 without label ignored, random crops (shift 4, flip 0.5), restandardized, "
+        "label breed"
     )
 
 

@@ -53,7 +53,12 @@ def measure_features(
     ]
     values = {name: torch.tensor([draw.values[name] for draw in draws], dtype=torch.double) for name in draws[0].values}
     confusion = []
-    if protocol == "linear" and len(outputs) == 1 and 1 < n_classes <= MAX_CONFUSION_CLASSES:
+    if (
+        protocol == "linear"
+        and result.representation == "features"
+        and len(outputs) == 1
+        and 1 < n_classes <= MAX_CONFUSION_CLASSES
+    ):
         pairs = test_labels * n_classes + outputs[0].argmax(1)
         confusion = torch.bincount(pairs, minlength=n_classes**2).view(n_classes, n_classes).tolist()
     return replace(

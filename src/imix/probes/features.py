@@ -93,5 +93,5 @@ def check_memory(required: int, device: torch.device, n_classes: int, task: str)
     if required > available:
         raise InputError(
             f"{task} of {n_classes:,} classes would take {required / 1e9:,.0f} GB of memory, but the device has "
-            f"{available / 1e9:,.0f} GB; try protocol 'knn', which needs less memory"
+            f"{available / 1e9:,.0f} GB"
         )

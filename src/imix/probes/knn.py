@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from imix.errors import InputError
+from imix.probes.features import check_memory
 
 MAX_SIMILARITIES = 1 << 26  # maximum number of similarities in memory at a time
 
@@ -46,6 +47,7 @@ def knn(x: Tensor, y: Tensor, test: Tensor, n_classes: int, hyperparameters: KNN
     """
     bank = F.normalize(x.float(), dim=1)
     k = min(hyperparameters.k, len(bank))
+    check_memory(12 * len(test) * n_classes, bank.device, n_classes, "knn")
     votes = torch.zeros(len(test), n_classes, device=bank.device)
     for rows in torch.arange(len(test), device=bank.device).split(max(1, MAX_SIMILARITIES // len(bank))):
         nearest = (F.normalize(test[rows].float(), dim=1) @ bank.T).topk(k, dim=1)

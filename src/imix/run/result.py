@@ -17,6 +17,7 @@ METRIC_LABELS = {
     "paper_accuracy": "with lr chosen on the test set, as in the paper",
     "majority_accuracy": "most frequent class",
 }
+MAIN_METRICS = {"fed": "distance", "detection": "ap", "no labels": "uniformity"}  # by protocol; accuracy for others
 ABSOLUTE = ("log_loss", "r2", "mae", "effective_rank", "uniformity")  # metrics that are not shown in percent
 
 
@@ -131,7 +132,7 @@ class Result:
     @property
     def metric(self) -> str:
         """Name of the main metric."""
-        return next(iter(self.metrics))
+        return "r2" if "r2" in self.metrics else MAIN_METRICS.get(self.protocol, "accuracy")
 
     @property
     def value(self) -> float:
@@ -190,8 +191,8 @@ class Result:
     def from_json(cls, value: dict[str, Any]) -> "Result":
         """Parse a line of evaluations.jsonl; raises InputError if it is not a result."""
         result = build(cls, value)
-        if not result.metrics:
-            raise InputError("metrics is empty")
+        if result.metric not in result.metrics:
+            raise InputError(f"metrics.{result.metric} is missing")
         return result
 
 

@@ -167,20 +167,20 @@ def test_training_works_with_mixed_waveforms(tones_with_noise, tmp_path, more):
 
 
 def test_cutmix_of_waveforms_is_an_error(tones):
-    with pytest.raises(InputError, match="mix_waveforms blends waveforms and cutmix cuts spectrograms; choose one"):
+    with pytest.raises(InputError, match="`mix_waveforms` blends waveforms and cutmix cuts spectrograms; choose one"):
         imix.pretrain(tones, replace(QUICK, mix_waveforms=True, mix="cutmix"), SHORT_CLIPS, progress=False)
 
 
 @pytest.mark.parametrize("shape", [(8, 5), (8, 1, 100), (8, 3, 32, 32)])
 @pytest.mark.parametrize("settings", [{"mix_waveforms": True}, {"augment": "audio"}])
 def test_audio_settings_are_an_error_for_other_data(shape, settings):
-    with pytest.raises(InputError, match="augment='audio' and mix_waveforms are for audio; in-memory data is not"):
+    with pytest.raises(InputError, match="`augment='audio'` and `mix_waveforms` are for audio; in-memory data is not"):
         imix.pretrain(torch.rand(shape), replace(QUICK, **settings), progress=False)
 
 
 @pytest.mark.parametrize("name", ["cifar", "imagenet"])
 def test_image_augmentation_is_an_error_for_audio(tones, name):
-    with pytest.raises(InputError, match=rf"augment='{name}' is for color images .* samples of shape \(1, 2000\)"):
+    with pytest.raises(InputError, match=rf"`augment='{name}'` is for color images .* samples of shape \(1, 2000\)"):
         imix.pretrain(tones, replace(QUICK, augment=name), SHORT_CLIPS, progress=False)
 
 

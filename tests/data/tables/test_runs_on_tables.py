@@ -113,12 +113,11 @@ def test_new_rows_may_have_an_empty_label_column_or_separate_labels():
         imix.evaluate(run, frame.assign(target=None), "knn", label="target")
 
 
-def test_a_label_column_with_fractions_in_new_rows_can_be_dropped():
+def test_a_label_column_with_numbers_in_new_rows_may_be_kept_or_dropped():
     frame = pandas.DataFrame(people())
     run = imix.pretrain(frame, QUICK, DataSettings(label="target"), progress=False)
     new = frame.assign(target=np.arange(120) + 0.5)
-    with pytest.raises(InputError, match=r"exclude the column with `columns=.'target': 'drop'.`"):
-        imix.embed(run, new)
+    assert imix.embed(run, new).shape == (120, 2)
     assert imix.embed(run, new, columns={"target": "drop"}).shape == (120, 2)
 
 
