@@ -62,6 +62,7 @@ def read_csv(
     """
     import polars as pl
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     table = None
     try:
@@ -80,10 +81,12 @@ def read_csv(
         hint = "; is it UTF-8?" if "utf" in str(error).lower() else ""
         raise InputError(f"cannot read {path} as .csv: {first_line(error)}{hint}") from error
     decimal_marks = ".," if layout.delimiter == ";" else "."
-    columns = [
-        column if is_text_column[i] or not is_text(column.type) else _convert_text(column, decimal_marks)
-        for i, column in enumerate(table.columns)
-    ]
+    columns = table.columns
+    for i, column in enumerate(columns):
+        if is_text_column[i]:
+            columns[i] = pc.if_else(pc.is_in(column, pa.array(null_values, column.type)), None, column)
+        elif is_text(column.type):
+            columns[i] = _convert_text(column, decimal_marks)
     return Frame(str(path), pa.table(columns, layout.columns), decimal_marks=decimal_marks)
 
 
@@ -120,7 +123,8 @@ def _open(path: Path) -> Any:
 def _parse_with_polars(path: Path, layout: Layout, null_values: list[str], is_text_column: list[bool]) -> Any:
     """Parse with the types of the first rows or, if they do not fit the whole file, as text; None if it is irregular.
 
-    The columns are named 0, 1, ..., because polars does not support null bytes in names.
+    Looking for null values takes half as long again as parsing numbers, so they are looked for only if there seem to be
+    any. The columns are named 0, 1, ..., because polars does not support null bytes in names.
     """
     import polars as pl
 
@@ -134,17 +138,22 @@ def _parse_with_polars(path: Path, layout: Layout, null_values: list[str], is_te
             skip_lines=layout.skipped.count(layout.end_of_line),
             separator=layout.delimiter,
             eol_char=layout.end_of_line,
-            null_values=null_values,
             raise_if_empty=False,
             glob=False,
             **types,
         )
 
-    try:
-        as_text = {str(i): pl.String for i in range(width) if is_text_column[i]}
-        parsed = parse(infer_schema_length=100 + MAX_INSPECTED // width, schema_overrides=as_text)
-    except pl.exceptions.ComputeError:
-        parsed = parse(infer_schema=False)
+    as_text = {str(i): pl.String for i in range(width) if is_text_column[i]}
+    inferred = {"infer_schema_length": 100 + MAX_INSPECTED // width, "schema_overrides": as_text}
+    parsed = None
+    for types in (inferred, inferred | {"null_values": null_values}):
+        with suppress(pl.exceptions.ComputeError):
+            parsed = parse(**types)
+            start = parsed.head(1000).select(pl.col(pl.String).is_in(null_values).any())
+            if not any(start.row(0)):
+                break
+    if parsed is None:
+        parsed = parse(infer_schema=False, null_values=null_values)
     if not parsed.height or parsed.width != width:
         return None
     # polars fills short and blank lines with null values, also in the last column. If that has any, count delimiters.

@@ -1,6 +1,9 @@
 """`Table`, the encoding of a table as numbers: fitted to training rows, stored in the run, applied to new tables."""
 
+import itertools
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,12 +111,15 @@ class Table:
             with column_errors(column.name, column.kind), np.errstate(all="ignore"):
                 return column.encode(frame.column(column.name))
 
-        numeric = [column for column in self.columns if isinstance(column, NumericColumn)]
-        start = 0
-        for i in range(0, len(numeric), COLUMNS_AT_A_TIME):
-            block = np.concatenate([encode(column) for column in numeric[i : i + COLUMNS_AT_A_TIME]])
+        def encode_block(columns: Sequence[Column], start: int) -> None:
+            block = np.concatenate([encode(column) for column in columns])
             features[:, start : start + len(block)] = block.T
-            start += len(block)
+
+        numeric = [column for column in self.columns if isinstance(column, NumericColumn)]
+        blocks = [numeric[i : i + COLUMNS_AT_A_TIME] for i in range(0, len(numeric), COLUMNS_AT_A_TIME)]
+        *starts, start = itertools.accumulate((sum(column.width for column in block) for block in blocks), initial=0)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(encode_block, blocks, starts))  # raises the error of a column
         for column in self.columns[len(numeric) :]:
             categories = encode(column)
             known = np.flatnonzero(categories >= 0)
