@@ -200,7 +200,7 @@ class DataSettings:
     """
 
     label: str | None = None
-    """Column of a table that contains the classes. Self-supervised methods do not use it."""
+    """Column of a table that contains the classes, or numbers to predict. Self-supervised methods do not use it."""
     columns: dict[str, str] = field(default_factory=dict)
     """Kinds of columns of a table, if the inferred kinds are wrong: NAME KIND NAME KIND ..., where KIND is numeric,
     boolean, categorical, datetime or drop."""

@@ -22,7 +22,7 @@ def show_default(value: Any) -> str | None:
     """Return a default as it would be typed, or None if the flag has no default value."""
     if value in (None, "", (), {}):
         return None
-    return " ".join(value) if isinstance(value, tuple) else str(value)
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def refuse_fractions(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:

@@ -87,7 +87,7 @@ class LabelFlags(ReadFlags):
     """How labeled data for an existing run is read."""
 
     label: str | None = None
-    """Column of tables that contains the classes; by default the run's label column."""
+    """Column of tables that contains the classes, or numbers to predict; by default the run's label column."""
 
 
 @dataclass(frozen=True)
