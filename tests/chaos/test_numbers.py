@@ -203,6 +203,9 @@ def test_long_work_reports_its_progress(tmp_path, monkeypatch, capsys):
     imix.evaluate(run)
     messages = capsys.readouterr().err
     assert "encoding: 32 of 32 samples" in messages
+    assert "evaluating: 3 of " in messages
+    imix.evaluate(run, protocol="linear-paper")
+    messages = capsys.readouterr().err
     assert "linear evaluation: 50 of 100 epochs" in messages
     imix.embed(run, path)
     assert "encoding: 40 of 40 samples" in capsys.readouterr().err

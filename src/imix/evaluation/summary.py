@@ -93,7 +93,7 @@ def summarize(
         results.append(
             measure_features(protocol, representations[name], result, hyperparameters[protocol], counts.get(n))
         )
-    return Summary(results, _warnings(results, samples, labels_per_class))
+    return Summary(results, _warnings(results, samples, [n for n in labels_per_class if rows[n] is not None]))
 
 
 def describe_unlabeled(features: Samples, template: Result) -> Summary:
@@ -135,7 +135,7 @@ def _majority(samples: Samples, template: Result) -> Result:
     )
 
 
-def _warnings(results: Sequence[Result], samples: Samples, labels_per_class: Sequence[int]) -> list[str]:
+def _warnings(results: Sequence[Result], samples: Samples, counts: Sequence[int]) -> list[str]:
     """Return what a reader should know, each with what to try."""
     warnings = []
     split, n_test = results[0].split, len(samples.test_labels)
@@ -150,7 +150,7 @@ def _warnings(results: Sequence[Result], samples: Samples, labels_per_class: Seq
                 f"the smallest class has {smallest} training samples, fewer than the k={KNN().k} neighbors of kNN; "
                 "rely on the linear classifier, or set a smaller k"
             )
-        few = [n for n in labels_per_class if n > smallest]
+        few = [n for n in counts if n > smallest]
         if few:
             warnings.append(f"some classes have fewer than {few[0]} training samples; all of theirs are used")
     by_name = {(result.representation, result.protocol): result for result in results if not result.labels_per_class}
