@@ -122,7 +122,7 @@ def test_a_run_resumes_after_a_full_disk_is_cleared(data, tmp_path, small_disk):
     for command, options in {
         "embed": [data, "--out", small_disk / "z.npy"],
         "report": ["--out", small_disk / "report.html"],
-        "evaluate": [],
+        "evaluate": ["--protocol", "linear"],
     }.items():
         result = run_command(command, small_disk / "run", *options, folder=tmp_path)
         assert (result.code, "Traceback" in result.stderr) == (EXIT_FAILURE, False), result.stderr
