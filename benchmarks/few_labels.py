@@ -3,8 +3,8 @@
     python benchmarks/few_labels.py digits wine --out few.csv
     python benchmarks/few_labels.py tables/*.csv --label class --settings '{"masking": 0.4}' --out few.csv
 
-A table is one of scikit-learn's (digits, breast_cancer, wine, iris) or a file. For each seed a fifth of the rows is held
-out for testing; the encoder is trained on the others without labels, with and without mixing. `imix.evaluate` then
+A table is one of scikit-learn's (digits, breast_cancer, wine, iris) or a file. For each seed a fifth of the rows is
+held out for testing; the encoder is trained on the others without labels, with and without mixing. `imix.evaluate` then
 trains the same classifiers on columns, features and both, with few labels per class and with all. Each result is a line
 of the CSV file; lines that it already has are not measured again.
 """
@@ -42,7 +42,8 @@ def measure(
 ) -> Iterator[dict[str, Any]]:
     """Train on one table and yield the results as lines of the CSV file."""
     data, _ = with_test_split(load_table(name, label), seed)
-    run = imix.pretrain(data, progress=False, seed=seed, mix=mix, **settings)
+    options: Any = {"mix": mix, "seed": seed} | settings
+    run = imix.pretrain(data, progress=False, **options)
     summary = imix.evaluate(run, data, labels_per_class=(10, 50, 250), trees=trees, seed=seed)
     for result in summary.results:
         yield {
