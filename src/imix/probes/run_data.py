@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,12 +107,10 @@ def _values(data: Any, dataset: Data, source: Any, name: str) -> np.ndarray:
 
 
 def _as_times(values: np.ndarray) -> np.ndarray:
-    """Return numbers as they are, and dates in seconds."""
-    for convert in (lambda: values.astype(np.float64), lambda: values.astype("datetime64[us]").astype(np.float64)):
-        try:
-            return convert()
-        except ValueError:
-            continue
+    """Return numbers as they are, and dates in microseconds."""
+    for dtype in (np.dtype(np.float64), np.dtype("datetime64[us]")):
+        with suppress(ValueError):
+            return values.astype(dtype).astype(np.float64)
     raise InputError(f"`time` must be numbers or dates such as 2026-01-31 12:00; got {str(values[0])!r}")
 
 
