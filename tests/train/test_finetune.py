@@ -113,6 +113,15 @@ def test_a_fine_tuned_run_is_stored_and_loaded(run, labeled, tmp_path):
     imix.finetune(run, labeled, out=tmp_path / "tuned", overwrite=True, **QUICK_TUNING)
 
 
+def test_nothing_is_written_if_the_data_or_the_folder_is_wrong(run, labeled, tmp_path):
+    with pytest.raises(InputError, match="have no labels"):
+        imix.finetune(run, labeled.inputs, out=tmp_path / "tuned")
+    assert not (tmp_path / "tuned").exists()
+    imix.finetune(run, labeled, out=tmp_path / "tuned", **QUICK_TUNING)
+    with pytest.raises(InputError, match="is the folder of the pretrained run; change `out`"):
+        imix.finetune(tmp_path / "tuned", labeled, out=tmp_path / "tuned", overwrite=True, **QUICK_TUNING)
+
+
 def test_a_damaged_head_is_rejected_in_one_line(run, labeled, tmp_path):
     imix.finetune(run, labeled, out=tmp_path / "tuned", **QUICK_TUNING)
     (tmp_path / "tuned" / "head.safetensors").write_bytes(b"nothing")

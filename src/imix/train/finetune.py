@@ -115,8 +115,9 @@ def finetune(
         if name not in known:
             raise InputError(f"unknown option {name!r}{did_you_mean(name, known)}")
     settings = FineTuning(**options)
-    run = as_run(run)
-    folder = None if out is None else _new_folder(Path(out), overwrite)
+    run, folder = as_run(run), None if out is None else Path(out)
+    if folder is not None:
+        _check_folder(folder, run, overwrite)
     data = run.config.data.name if data is None else data
     loaded = load_for_run(run, data, labels, label=label, columns=columns, data_dir=data_dir)
     labeled = replace(loaded, train=labeled_samples(loaded))
@@ -126,6 +127,8 @@ def finetune(
         settings = replace(settings, include_inputs=_small_rows(loaded))
     if settings.include_inputs and loaded.train.shape is None:
         raise InputError(f"`include_inputs` needs samples with one field; samples of {loaded.name} have several")
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     trainer = _Trainer(run, loaded, labeled, settings, pick_device(device))
     with isolated_rng(trainer.device):
         model, metrics = trainer.train()
@@ -143,22 +146,21 @@ def finetune(
     )
     tuned = Run(model.encoder.cpu().eval(), config, metrics, folder, head=model.head.cpu())
     if folder is not None:
-        with files.locked(folder, wait=False):
-            if overwrite:
-                clear_run_folder(folder)
-            files.write_json(folder / "config.json", config.to_json())
+        with files.locked(folder):
+            clear_run_folder(folder)
             files.write_jsonl(folder / "metrics.jsonl", metrics)
             save_head(folder, model.head)
             save_encoder(folder / "encoder.safetensors", tuned.encoder, config.architecture)
+            files.write_json(folder / "config.json", config.to_json())  # last, because it marks a run folder
     return tuned
 
 
-def _new_folder(folder: Path, overwrite: bool) -> Path:
-    """Return a folder to write to; raise InputError if it has a run."""
+def _check_folder(folder: Path, run: Run, overwrite: bool) -> None:
+    """Raise InputError if the folder has a run that must not be replaced."""
     if (folder / "config.json").exists() and not overwrite:
         raise InputError(f"{str(folder)!r} has a run; pass `overwrite` to replace it, or change `out`")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    if run.path is not None and folder.resolve() == run.path.resolve():
+        raise InputError(f"{str(folder)!r} is the folder of the pretrained run; change `out`")
 
 
 def _small_rows(data: Data) -> bool:
