@@ -257,13 +257,13 @@ class FineTuning:
     """
 
     include_inputs: bool | None = None
-    """Let the classifier see the inputs beside the features. Default: for rows of tables and arrays."""
+    """Pass the inputs to the last layer, along with the features. Default: for rows of tables and arrays."""
     epochs: int = 60
     """Maximum number of epochs."""
     batch_size: int = 64
     """Batch size."""
     lr: float = 1e-3
-    """Learning rate of the last layer, which starts as a linear classifier fitted to the frozen features."""
+    """Learning rate of the last layer, which starts as a linear model fitted to the frozen features."""
     encoder_lr: float = 1e-4
     """Learning rate of the encoder."""
     weight_decay: float = 1e-2
@@ -271,15 +271,15 @@ class FineTuning:
     mix: Literal["none", "mixup"] = "none"
     """mixup: mix inputs and labels."""
     alpha: float = 0.2
-    """Parameter of the Beta distribution of the mixing weight."""
+    """Parameter of the Beta distribution of mixup."""
     class_weights: bool = False
-    """Weigh samples so that all classes weigh the same, however rare."""
+    """Weight samples so that all classes have the same total weight, however rare they are."""
     unlabeled_weight: float = 0.0
-    """Weight of the run's pretraining loss on all samples, labeled or not, which is added if it is above 0."""
+    """Weight of the run's pretraining loss on all samples, labeled or not. 0 leaves it out."""
     held_out: float = 0.2
-    """Fraction of the labels on which the number of epochs is chosen. 0 trains for all epochs."""
+    """Fraction of the labels that is held out to choose the number of epochs. 0 trains for all epochs."""
     patience: int = 10
-    """Epochs without a lower loss on the held-out labels after which training stops."""
+    """Stop after this many epochs without a lower loss on the held-out labels."""
     seed: int = 0
     """Random seed."""
 

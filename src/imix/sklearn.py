@@ -285,15 +285,15 @@ class IMixClassifier(ClassifierMixin, _FineTuned):  # type: ignore[misc]
     """Classify rows of a table with features learned from all rows, labeled or not.
 
     `fit` trains an encoder on X without labels, then fine-tunes it with the labels. Rows whose label is missing (NaN or
-    None) are used by the first step only.
+    None) are used only to train the encoder.
 
     Parameters
     ----------
     transformer : IMixTransformer, optional
-        How the encoder is trained. To fine-tune an encoder that was already fitted, on more rows than have labels, pass
+        Trains the encoder. To fine-tune an encoder that is already fitted, for example on many more rows, pass
         ``sklearn.frozen.FrozenEstimator(transformer)``. Default: ``IMixTransformer()``.
     include_inputs : bool, default=True
-        Let the classifier see the columns beside the features.
+        Pass the columns to the last layer, along with the features.
     epochs : int, default=60
         Maximum number of epochs of fine-tuning; fewer if the loss on held-out labels no longer improves.
     batch_size : int, default=64
@@ -301,7 +301,7 @@ class IMixClassifier(ClassifierMixin, _FineTuned):  # type: ignore[misc]
     lr, encoder_lr : float, default=1e-3 and 1e-4
         Learning rates of the last layer and of the encoder.
     unlabeled_weight : float, default=0.0
-        Weight of the pretraining loss, which is added in fine-tuning if it is above 0.
+        Weight of the pretraining loss on all rows during fine-tuning. 0 leaves it out.
     device : str, default="auto"
         "auto", "cpu", "cuda" or "cuda:N".
     random_state : int, RandomState or None, default=None

@@ -102,7 +102,7 @@ def test_finetune_and_predict_a_csv_file(run_cli, tmp_path, monkeypatch):
         run_cli("pretrain", "train.csv", "--out", "run", *QUICK, "--label", "kind", "--columns", "id", "drop")[0] == 0
     )
     code, out, _ = run_cli("finetune", "run", "--out", "tuned", "--epochs", "5", "--device", "cpu")
-    assert (code, out) == (0, "classifier of 3 classes written to tuned; next: imix predict tuned DATA --out FILE\n")
+    assert (code, out) == (0, "classifier for 3 classes written to tuned; next: imix predict tuned DATA --out FILE\n")
     code, out, _ = run_cli("predict", "tuned", "new.csv", "--out", "p.csv", "--keep", "id")
     assert (code, out) == (0, "90 predictions written to p.csv\n")
     assert (tmp_path / "p.csv").read_text().splitlines()[0] == '"id","prediction","p_a","p_b","p_c"'

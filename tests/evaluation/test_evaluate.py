@@ -143,7 +143,7 @@ def test_random_crops_train_the_linear_classifier_on_the_papers_views():
     run = imix.pretrain(x, Settings(epochs=1, batch_size=20, device="cpu"), progress=False)
     result = imix.evaluate(run, x, protocol="linear-paper", labels=np.arange(40) % 2, random_crops=True)
     assert result.random_crops == "shift 4, flip 0.5"
-    with pytest.raises(InputError, match="`random_crops` is for protocol 'linear-paper'; got 'knn'"):
+    with pytest.raises(InputError, match="`random_crops` needs `protocol='linear-paper'`; got 'knn'"):
         imix.evaluate(run, x, "knn", labels=np.arange(40) % 2, random_crops=True)
 
 

@@ -41,7 +41,7 @@ def test_columns_of_the_table_can_be_kept_next_to_the_features(tmp_path):
         imix.embed(run, frame, tmp_path / "z.csv", keep=["ids"])
     with pytest.raises(InputError, match=r"`keep=\['id'\]` needs `out=FILE` with a \.parquet or \.csv file"):
         imix.embed(run, frame, keep="id")
-    with pytest.raises(InputError, match="`keep='split'` is the name of a column that embed writes"):
+    with pytest.raises(InputError, match="`keep='split'` is the name of an output column"):
         imix.embed(run, frame, tmp_path / "z.csv", keep="split")
 
 

@@ -80,10 +80,10 @@ def evaluate(
     trees: bool | None = None,
     flags: ProtocolFlags = ProtocolFlags(),
 ) -> None:
-    """Evaluate the features of a run's frozen encoder, beside the inputs, on the run's data or on other data.
+    """Evaluate the features of a run's frozen encoder on the run's data or on other data.
 
-    Without --protocol, prints a summary: linear and kNN classifiers on the features, linear classifiers and trees on
-    the inputs and on both together, with all labels and with a few labels per class.
+    Without --protocol, prints a summary that compares features and inputs: linear and kNN classifiers on the features,
+    linear classifiers and trees on the inputs and on both together, with all labels and with a few labels per class.
 
     Parameters
     ----------
@@ -101,15 +101,17 @@ def evaluate(
     inputs
         With --protocol, evaluate the encoder's inputs instead of its features.
     group
-        Column of a table, such as patient or machine, whose values are held out together if there are no test samples.
+        Column of a table, such as patient or machine. Samples with the same value are held out together. Only for
+        data without test samples.
     time
-        Column of a table with numbers or dates, the latest fifth of which is held out if there are no test samples.
+        Column of a table with numbers or dates. The latest fifth of the samples is held out. Only for data without
+        test samples.
     labels_per_class
         Numbers of labels per class in the summary, besides all labels.
     draws
         Number of random draws of these labels.
     trees
-        Whether the summary includes trees; by default for tables of up to 500 columns.
+        Whether the summary includes trees; by default for tables with up to 500 encoded columns.
     """
     from imix.evaluation import evaluate as run_evaluate
 
@@ -150,7 +152,7 @@ def finetune(
     flags: LabelFlags = LabelFlags(),
     settings: FineTuningFlags = FineTuningFlags(),
 ) -> None:
-    """Train a classifier or regressor from a run's encoder and labels, of which a few may be enough.
+    """Train a classifier or regressor from a run's encoder and labels; a few labels may be enough.
 
     Parameters
     ----------
@@ -159,7 +161,7 @@ def finetune(
     data
         Name or file of the labeled data; by default the data the run was trained on.
     out
-        Folder to write, for predict.
+        Run folder to write; predict reads it.
     overwrite
         Replace the run in this folder.
     """
@@ -167,12 +169,12 @@ def finetune(
 
     tuned = run_finetune(run, data, out=out, overwrite=overwrite, **vars(flags), **vars(settings))
     n_classes = len(tuned.config.classes)
-    model = f"classifier of {n_classes} classes" if n_classes else "regressor"
+    model = f"classifier for {n_classes} classes" if n_classes else "regressor"
     print(f"{model} written to {out}; next: imix predict {out} DATA --out FILE")
 
 
 def predict(run: Path, data: str, /, *, out: Path, keep: tuple[str, ...] = (), flags: ReadFlags = ReadFlags()) -> None:
-    """Write the classes and probabilities, or the numbers, that a fine-tuned run predicts.
+    """Write the predictions of a fine-tuned run to a file: classes and probabilities, or numbers.
 
     Parameters
     ----------

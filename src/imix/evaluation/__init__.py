@@ -1,4 +1,4 @@
-"""`imix.evaluate`: measures the quality of a frozen encoder, beside the inputs it was trained on."""
+"""`imix.evaluate`: measures the quality of a frozen encoder, compared with its inputs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -95,9 +95,9 @@ def evaluate(
 ) -> Result | Summary:
     """Evaluate a frozen encoder on labeled data.
 
-    Without `protocol`, returns a summary: linear and kNN classifiers on the features, linear classifiers and trees on
-    the inputs and on inputs and features together, with all labels and with a few labels per class. It answers whether
-    the features are worth having.
+    Without `protocol`, returns a summary that compares features and inputs: linear and kNN classifiers on the
+    features, linear classifiers and trees on the inputs and on inputs and features together, with all labels and with a
+    few labels per class. It answers whether the features are worth having.
 
     Data is loaded with the run's data options, except that all of it is used even if the run was trained on a fraction.
     If the data has no test samples, a fifth of the training samples is held out, stratified by class. Samples without a
@@ -132,7 +132,7 @@ def evaluate(
         Folder with the files of a named data set.
     group : str or array of shape (N,), optional
         A column of the table, or the values themselves, such as patient or machine. Samples of the same group are held
-        out together, so that none is in both training and test samples.
+        out together, so that no group is in both training and test samples.
     time : str or array of shape (N,), optional
         A column of the table, or the values themselves: numbers or dates. The latest fifth is held out.
     labels_per_class : sequence of int
@@ -140,7 +140,7 @@ def evaluate(
     draws : int
         Number of random draws of these labels.
     trees : bool, optional
-        Whether the summary includes trees. Default: for tables with up to 500 columns.
+        Whether the summary includes trees. Default: for tables with up to 500 encoded columns.
     random_crops : bool
         Train the classifier of "linear-paper" on a new random view of each image in every epoch, as in the paper:
         shifted by up to 4 pixels and flipped, or cropped if images are larger than 64 pixels.
@@ -245,7 +245,7 @@ def _summary(
     summary = summarize(representations, template, labels_per_class, draws, bool(trees), seed)
     if "inputs" not in representations:
         reason = "samples have several fields" if shape is None else f"a sample has {math.prod(shape):,} values"
-        summary.warnings.append(f"the inputs were not evaluated beside the features, because {reason}")
+        summary.warnings.append(f"the inputs were not evaluated for comparison, because {reason}")
     return summary
 
 
@@ -264,7 +264,7 @@ def _check_options(
         reason = "fine-tunes the encoder" if protocol else "includes them"
         raise InputError(f"`inputs` does not apply to {protocol or 'the summary'}, which {reason}")
     if random_crops and protocol != "linear-paper":
-        raise InputError(f"`random_crops` is for protocol 'linear-paper'; got {protocol!r}")
+        raise InputError(f"`random_crops` needs `protocol='linear-paper'`; got {protocol!r}")
     if not all(isinstance(n, int) and n > 0 for n in labels_per_class):
         raise InputError(f"`labels_per_class` must be ints above 0; got {labels_per_class!r}")
     if not (isinstance(draws, int) and draws > 1):

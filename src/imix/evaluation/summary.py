@@ -1,4 +1,4 @@
-"""The summary of an evaluation: the features beside the inputs, with all labels and with few."""
+"""The summary of an evaluation: the features compared with the inputs, with all labels and with few."""
 
 import itertools
 import textwrap
@@ -35,7 +35,7 @@ class Summary:
     results : list of Result
         One for each representation, protocol and number of labels.
     warnings : list of str
-        What to keep in mind, and what to try.
+        What limits the numbers, and what to try.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def describe_unlabeled(features: Samples, template: Result) -> Summary:
     metrics = health(features.train, features.train)
     del metrics["alignment"]  # needs two views
     result = replace(template, protocol="no labels", metrics=metrics)
-    return Summary([result], ["without labels, nothing says how good the features are; pass `label` or `labels`"])
+    return Summary([result], ["without labels, the features' quality cannot be measured; pass `label` or `labels`"])
 
 
 def draw_labels(samples: Samples, n: int, draws: int, seed: int) -> Tensor | None:
@@ -140,7 +140,7 @@ def _warnings(results: Sequence[Result], samples: Samples, counts: Sequence[int]
     warnings = []
     split, n_test = results[0].split, len(samples.test_labels)
     if n_test < MIN_TEST_SAMPLES:
-        warnings.append(f"{n_test} test samples are few, so differences within the intervals mean little; use more")
+        warnings.append(f"only {n_test} test samples, so differences within the intervals mean little; use more")
     if split.unlabeled:
         warnings.append(f"{split.unlabeled:,} samples without a label were ignored")
     if samples.n_classes > 1:
@@ -152,7 +152,7 @@ def _warnings(results: Sequence[Result], samples: Samples, counts: Sequence[int]
             )
         few = [n for n in counts if n > smallest]
         if few:
-            warnings.append(f"some classes have fewer than {few[0]} training samples; all of theirs are used")
+            warnings.append(f"some classes have fewer than {few[0]} training samples, so all of their samples are used")
     by_name = {(result.representation, result.protocol): result for result in results if not result.labels_per_class}
     inputs, features = by_name.get(("inputs", "linear")), by_name[("features", "linear")]
     if inputs is not None and inputs.value > features.intervals[features.metric][1]:

@@ -120,7 +120,7 @@ def read_columns(data: Any, dataset: Data, names: Sequence[str], to_csv: bool) -
 
     reserved = [name for name in names if re.fullmatch(r"f\d+|split|file|label", name)]
     if reserved:
-        raise InputError(f"`keep={reserved[0]!r}` is the name of a column that embed writes; rename it in the table")
+        raise InputError(f"`keep={reserved[0]!r}` is the name of an output column; rename it in the table")
     tables = [pa.table({name: frame.column(name) for name in names}) for frame in source_frames(data, dataset, names)]
     table = pa.concat_tables(tables, promote_options="permissive")
     for field in table.schema:

@@ -1,4 +1,4 @@
-"""Test samples for evaluation: the data's own, or a stratified split of the training samples."""
+"""Test samples for evaluation: those of the data, or a part of the training samples that is held out."""
 
 from dataclasses import replace
 
@@ -58,7 +58,7 @@ def _whole_groups(group: Tensor, fraction: float, seed: int) -> tuple[Tensor, Te
     """Return the rows to keep and to hold out, so that no group is in both: random groups up to `fraction` of rows."""
     numbers, index, sizes = group.unique(return_inverse=True, return_counts=True)
     if len(numbers) < 2:
-        raise InputError("a split by group needs at least two groups; all samples are in the same one")
+        raise InputError("cannot split by group, because all samples are in the same group")
     order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
     n_held_out = int((sizes[order].cumsum(0) <= fraction * len(group)).sum())
     held_out = torch.isin(index, order[: max(1, n_held_out)])
@@ -70,7 +70,7 @@ def _latest(time: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
     threshold = time.double().quantile(1 - fraction, interpolation="lower")
     held_out = time > threshold
     if not held_out.any():
-        raise InputError("a split by time needs different times; the latest fifth of the samples has the same one")
+        raise InputError("cannot split by time, because the latest fifth of the samples all have the same time")
     return (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
 
 
@@ -110,7 +110,7 @@ def _labeled(source: Source, name: str, data: Data) -> Source:
             hint = "put the files of each class into their own subfolder"
         else:
             hint = "pass `labels` together with the samples"
-        raise InputError(f"{name} have no labels, which this protocol needs; {hint}")
+        raise InputError(f"{name} have no labels; {hint}")
     has_label = source.has_label
     if not has_label.any():
         raise InputError(f"none of {name} has a label")

@@ -21,7 +21,7 @@ from imix.runtime.device import pick_device
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a fine-tuned run predicts for each sample.
+    """The predictions of a fine-tuned run.
 
     Parameters
     ----------
@@ -55,10 +55,10 @@ def predict(
     run : Run, str or Path
         A run that `imix.finetune` returned, or its folder.
     data : str, Path, array, data frame, Data or Source
-        The data, in the same format as the run's labeled data. Labels are ignored.
+        The data, in the same format as the run's labeled data. Its labels, if any, are only copied to `out`.
     out : str or Path, optional
-        A .parquet or .csv file with these columns: those in `keep`; `prediction`; `p_` and its name for each class;
-        `file` if the samples are files; `split` if the data has test samples; `label` if it has labels.
+        A .parquet or .csv file with these columns: those in `keep`; `prediction`; `p_NAME`, the probability of class
+        NAME; `file` if the samples are files; `split` if the data has test samples; `label` if it has labels.
     columns, keep, data_dir, device
         See `imix.embed`.
 
@@ -82,7 +82,7 @@ def predict(
         out = check_output_path(Path(out), (".parquet", ".csv"), "predictions")
     run = as_run(run)
     if run.head is None or run.config.fine_tuning is None:
-        raise InputError("the run predicts nothing, because it was not fine-tuned; fine-tune it first")
+        raise InputError("the run was not fine-tuned, so it cannot predict; fine-tune it first")
     classes, tuning = run.config.classes, run.config.fine_tuning
     dataset = load_for_run(run, data, columns=columns, data_dir=data_dir)
     kept = read_columns(data, dataset, keep, to_csv=out is not None and out.suffix == ".csv") if keep else {}

@@ -30,9 +30,9 @@ class Split:
     train, test : int
         Numbers of training and test samples.
     held_out : bool
-        Whether the test samples are a random part of the training data.
+        Whether the test samples were held out of the training data.
     seed : int or None
-        Seed of that random part; None if nothing was drawn.
+        Seed of the held-out samples; None if there are none.
     test_file : str or None
         File or folder of the test samples, if it was given.
     unlabeled : int
@@ -70,7 +70,7 @@ class Result:
     Parameters
     ----------
     protocol : str
-        "linear", "knn", "trees", "pinv", "fed", "detection", "linear-paper"; "majority" for the most frequent class.
+        "linear", "knn", "trees", "pinv", "fed", "detection", "linear-paper"; "majority" for class frequencies.
     data : str
         Name or path of the data.
     metrics : dict of str to float

@@ -1,4 +1,4 @@
-"""`imix.finetune`: trains a classifier from a pretrained encoder and labels, of which a few may be enough."""
+"""`imix.finetune`: trains a classifier or regressor from a pretrained encoder and labels."""
 
 import copy
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ def finetune(
 
     The head starts as the linear model of `imix.evaluate`, fitted to the frozen features (and inputs); then all
     layers are trained, the encoder at a lower learning rate. The number of epochs is chosen on held-out labels, and the
-    model is trained once more with all of them, so that the result is rarely worse than the linear model.
+    model is trained once more with all labels, so that the result is rarely worse than the linear model.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def finetune(
     data_dir : str, optional
         Folder with the files of a named data set.
     out : str or Path, optional
-        Folder to write. It is a run folder, and `imix.predict`, `embed`, `export` and so on accept it.
+        Run folder to write, which `imix.predict`, `embed`, `export` and so on accept.
     overwrite : bool
         Replace the run in `out`.
     device : str
@@ -164,7 +164,7 @@ def _check_folder(folder: Path, run: Run, overwrite: bool) -> None:
 
 
 def _small_rows(data: Data) -> bool:
-    """Whether samples are rows that a head can see beside the features."""
+    """Whether samples are rows that are small enough to be inputs of the head."""
     shape = data.train.shape
     return shape is not None and len(shape) == 1 and shape[0] <= MAX_INPUTS
 
