@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import imix
 from imix import IMixClassifier, IMixRegressor, IMixTransformer, InputError
+from imix.train import finetune
 
 X, y = load_wine(return_X_y=True)
 QUICK = {"epochs": 3, "batch_size": 64, "encoder": "mlp:16-32", "random_state": 0}
@@ -58,6 +59,17 @@ def test_a_fitted_transformer_is_fine_tuned_without_training_it_again():
     classifier = IMixClassifier(FrozenEstimator(transformer), epochs=5, random_state=0).fit(X[::5], y[::5])
     assert classifier.transformer_ is transformer
     assert all(value.equal(transformer.encoder_.state_dict()[name]) for name, value in weights.items())
+
+
+def test_the_unlabeled_loss_is_that_of_the_transformers_method(monkeypatch):
+    methods = []
+    build = finetune.build_method
+    monkeypatch.setattr(
+        finetune, "build_method", lambda settings, *rest: methods.append(settings) or build(settings, *rest)
+    )
+    transformer = IMixTransformer("moco", queue=64, **QUICK)
+    IMixClassifier(transformer, epochs=2, unlabeled_weight=0.1, random_state=0).fit(X, y)
+    assert {(settings.method, settings.queue) for settings in methods} == {("moco", 64)}
 
 
 def test_a_regressor_ignores_rows_without_a_target():

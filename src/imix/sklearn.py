@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +25,7 @@ from imix.data import Table, TensorSource
 from imix.data.loading import fill_masked
 from imix.data.tables.frame import Frame, as_frame, is_frame
 from imix.probes.features import EncodedSource
+from imix.run import as_run
 from imix.run.classifier import Classifier
 from imix.settings import SUPERVISED, DataSettings, Settings
 from imix.train.finetune import finetune
@@ -170,10 +172,7 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         -------
         self
         """
-        not_settings = ("random_state", "verbose", "columns")
-        parameters = {name: value for name, value in self.get_params().items() if name not in not_settings}
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        settings = Settings(**parameters, seed=seed)
+        settings = self._settings(int(check_random_state(self.random_state).randint(2**31 - 1)))
         frame, _ = self._validate(X, reset=True)
         data_settings = DataSettings(columns=dict(self.columns or {}))
         run = pretrain(frame, settings, data_settings, labels=y if settings.supervised else None, progress=self.verbose)
@@ -183,6 +182,11 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.history_ = run.metrics
         self._n_features_out = self.encoder_[-1].width
         return self
+
+    def _settings(self, seed: int) -> Settings:
+        not_settings = ("random_state", "verbose", "columns")
+        parameters = {name: value for name, value in self.get_params().items() if name not in not_settings}
+        return Settings(**parameters, seed=seed)
 
     def transform(self, X: Any) -> np.ndarray:
         """Compute the features of rows.
@@ -264,7 +268,9 @@ class _FineTuned(BaseEstimator):  # type: ignore[misc]
         rows = TensorSource(torch.from_numpy(self.transformer_.table_.encode(frame)), torch.from_numpy(labels))
         names = ("include_inputs", "epochs", "batch_size", "lr", "encoder_lr", "unlabeled_weight", "device")
         options: Any = {name: getattr(self, name) for name in names}
-        tuned = finetune(self.transformer_.encoder_, rows, seed=seed, **options)
+        run = as_run(self.transformer_.encoder_)
+        run.config = replace(run.config, settings=self.transformer_._settings(seed))
+        tuned = finetune(run, rows, seed=seed, **options)
         assert tuned.head is not None
         self.model_ = Classifier(tuned.encoder, tuned.head, self.include_inputs)
         self.history_ = tuned.metrics

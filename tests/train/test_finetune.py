@@ -144,6 +144,14 @@ def test_a_table_is_fine_tuned_and_predicted_with_its_class_names(tmp_path):
     assert written.columns == ["id", "prediction", "p_big", "p_small"]
     assert written["id"].to_list() == list(range(120))
     assert written["prediction"].to_list() == predictions.labels.tolist()
+    with pytest.raises(InputError, match="`keep='prediction'` is the name of an output column"):
+        imix.predict(
+            tuned,
+            frame.rename({"id": "prediction"}),
+            tmp_path / "p.csv",
+            keep=["prediction"],
+            columns={"prediction": "drop"},
+        )
 
 
 def test_a_module_that_was_trained_elsewhere_can_be_fine_tuned():

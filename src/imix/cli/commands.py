@@ -119,7 +119,7 @@ def evaluate(
     splits: Any = {"test": test, "group": group, "time": time}
     result = run_evaluate(run, data, protocol, inputs=inputs, **splits, **summary_options, **vars(flags))
     if os.environ.get("RANK", "0") == "0":
-        print(result)
+        print(with_flags(str(result)))
 
 
 def embed(run: Path, data: str, /, *, out: Path, keep: tuple[str, ...] = (), flags: ReadFlags = ReadFlags()) -> None:

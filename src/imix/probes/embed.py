@@ -72,7 +72,7 @@ def embed(
         out = check_output_path(Path(out), FORMATS, "features")
     run = as_run(run)
     dataset = load_for_run(run, data, columns=columns, data_dir=data_dir)
-    kept = read_columns(data, dataset, keep, to_csv=out is not None and out.suffix == ".csv") if keep else {}
+    kept = read_columns(data, dataset, keep, r"f\d+", to_csv=out is not None and out.suffix == ".csv") if keep else {}
     torch_device = pick_device(device)
     sources = {"train": dataset.train} | ({"test": dataset.test} if dataset.test is not None else {})
     with temporarily_on(torch_device, run.encoder) as encoder:
@@ -114,13 +114,16 @@ def sample_columns(dataset: Data, sources: Mapping[str, Source]) -> dict[str, np
     return columns
 
 
-def read_columns(data: Any, dataset: Data, names: Sequence[str], to_csv: bool) -> dict[str, Any]:
-    """Return columns with their original values from the table's file or data frame."""
+def read_columns(data: Any, dataset: Data, names: Sequence[str], reserved: str, to_csv: bool) -> dict[str, Any]:
+    """Return columns with their original values from the table's file or data frame.
+
+    Names that match the pattern `reserved` are those of output columns, and an error.
+    """
     import pyarrow as pa
 
-    reserved = [name for name in names if re.fullmatch(r"f\d+|split|file|label", name)]
-    if reserved:
-        raise InputError(f"`keep={reserved[0]!r}` is the name of an output column; rename it in the table")
+    clashes = [name for name in names if re.fullmatch(rf"{reserved}|split|file|label", name)]
+    if clashes:
+        raise InputError(f"`keep={clashes[0]!r}` is the name of an output column; rename it in the table")
     tables = [pa.table({name: frame.column(name) for name in names}) for frame in source_frames(data, dataset, names)]
     table = pa.concat_tables(tables, promote_options="permissive")
     for field in table.schema:

@@ -85,7 +85,11 @@ def predict(
         raise InputError("the run was not fine-tuned, so it cannot predict; fine-tune it first")
     classes, tuning = run.config.classes, run.config.fine_tuning
     dataset = load_for_run(run, data, columns=columns, data_dir=data_dir)
-    kept = read_columns(data, dataset, keep, to_csv=out is not None and out.suffix == ".csv") if keep else {}
+    kept = (
+        read_columns(data, dataset, keep, "prediction|p_.*", to_csv=out is not None and out.suffix == ".csv")
+        if keep
+        else {}
+    )
     torch_device = pick_device(device)
     sources = {"train": dataset.train} | ({"test": dataset.test} if dataset.test is not None else {})
     classifier = Classifier(run.encoder, run.head, bool(tuning.include_inputs))
