@@ -1,103 +1,75 @@
-"""Few labels: classifiers on the columns of tables, against features trained without labels, and both together.
+"""Few labels: logistic regression on the columns of a table, against features of IMixTransformer, trained unlabeled.
 
-    python benchmarks/few_labels.py digits wine --out few.csv
-    python benchmarks/few_labels.py tables/*.csv --label class --settings '{"masking": 0.4}' --out few.csv
+    python benchmarks/few_labels.py                 # all classification tables of scikit-learn, ten seeds
+    python benchmarks/few_labels.py digits --seeds 3
 
-A table is one of scikit-learn's (digits, breast_cancer, wine, iris) or a file. For each seed a fifth of the rows is
-held out for testing; the encoder is trained on the others without labels, with and without mixing. `imix.evaluate` then
-trains the same classifiers on columns, features and both, with few labels per class and with all. Each result is a line
-of the CSV file; lines that it already has are not measured again.
+For each seed, the table is split into 70% training rows without labels and 30% test rows. Ten training rows per class
+are labeled. The same logistic regression is fitted to the columns, standardized on all training rows, and to the
+features of these rows.
 """
 
 import argparse
-import csv
-import itertools
 import json
-from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
-from statistics import mean
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from sklearn import datasets
-from timing import format_table
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
 
-import imix
-from imix.data import Data
-from imix.probes.held_out import with_test_split
+from imix import IMixTransformer
 
-FIELDS = ("table", "settings", "mix", "seed", "representation", "protocol", "labels", "accuracy", "balanced_accuracy")
-
-
-def load_table(name: str, label: str) -> Data:
-    """Load a table of scikit-learn, or a file."""
-    if Path(name).exists():
-        return imix.data.load(name, imix.DataSettings(label=label))
-    x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
-    return imix.data.load(x, labels=y)
+TABLES: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
+    "digits": datasets.load_digits,
+    "breast cancer": datasets.load_breast_cancer,
+    "wine": datasets.load_wine,
+    "iris": datasets.load_iris,
+}
+LABELED_PER_CLASS = 10
 
 
-def measure(
-    name: str, label: str, settings: dict[str, Any], mix: str, seed: int, trees: bool
-) -> Iterator[dict[str, Any]]:
-    """Train on one table and yield the results as lines of the CSV file."""
-    data, _ = with_test_split(load_table(name, label), seed)
-    options: Any = {"mix": mix, "seed": seed} | settings
-    run = imix.pretrain(data, progress=False, **options)
-    summary = imix.evaluate(run, data, labels_per_class=(10, 50, 250), trees=trees, seed=seed)
-    for result in summary.results:
-        yield {
-            "table": Path(name).stem,
-            "settings": json.dumps(settings),
-            "mix": mix,
-            "seed": seed,
-            "representation": result.representation,
-            "protocol": result.protocol,
-            "labels": result.labels_per_class or "all",
-            "accuracy": f"{100 * result.metrics['accuracy']:.2f}",
-            "balanced_accuracy": f"{100 * result.metrics['balanced_accuracy']:.2f}",
-        }
-
-
-def print_means(lines: list[dict[str, str]]) -> None:
-    """Print the balanced accuracy of each row and number of labels, averaged over tables and seeds."""
-    values: dict[tuple[str, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for line in lines:
-        row = (line["settings"], line["mix"], f"{line['representation']}, {line['protocol']}")
-        values[row][line["labels"]].append(float(line["balanced_accuracy"]))
-    counts = list(dict.fromkeys(line["labels"] for line in lines))
-    rows = [
-        [*row, *(f"{mean(by_count[n]):.1f}" if by_count[n] else "" for n in counts)] for row, by_count in values.items()
-    ]
-    print(format_table(["settings", "mix", "classifier", *counts], rows))
+def accuracies(table: str, seed: int, settings: dict[str, Any]) -> dict[str, float]:
+    """Return the test accuracy on columns and features, for one split and one choice of labeled rows."""
+    x, y = TABLES[table](return_X_y=True)
+    x, x_test, y, y_test = train_test_split(x, y, test_size=0.3, stratify=y, random_state=seed)
+    rng = np.random.default_rng(seed)
+    labeled = np.concatenate(
+        [rng.choice(np.flatnonzero(y == label), LABELED_PER_CLASS, replace=False) for label in np.unique(y)]
+    )
+    transformers = {
+        "columns": StandardScaler(),
+        "i-Mix": IMixTransformer(random_state=seed, **settings),
+        "no mixing": IMixTransformer(random_state=seed, mix="none", **settings),
+    }
+    return {
+        name: LogisticRegression(max_iter=5000)
+        .fit(transformer.fit(x).transform(x)[labeled], y[labeled])
+        .score(transformer.transform(x_test), y_test)
+        for name, transformer in transformers.items()
+    }
 
 
 def main() -> None:
-    """Measure what the CSV file lacks, and print means."""
+    """Print a line of JSON for each table, and a Markdown table of means."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="+", help="names of scikit-learn's tables, or files")
-    parser.add_argument("--label", default="class", help="label column of the files")
-    parser.add_argument("--settings", type=json.loads, default={}, help="JSON, such as {'epochs': 100}")
-    parser.add_argument("--mix", nargs="+", default=["none", "mixup"])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--trees", action="store_true", help="also train tree ensembles")
-    parser.add_argument("--out", type=Path, default=Path("few_labels.csv"))
+    parser.add_argument("tables", nargs="*", help=", ".join(TABLES))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument(
+        "--settings", type=json.loads, default={}, help='settings of IMixTransformer as JSON, e.g. {"epochs": 200}'
+    )
     args = parser.parse_args()
-    lines = list(csv.DictReader(args.out.open())) if args.out.exists() else []
-    done = {(line["table"], line["settings"], line["mix"], line["seed"]) for line in lines}
-    with args.out.open("a", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        if not lines:
-            writer.writeheader()
-        for name, mix, seed in itertools.product(args.tables, args.mix, range(args.seeds)):
-            if (Path(name).stem, json.dumps(args.settings), mix, str(seed)) in done:
-                continue
-            measured = list(measure(name, args.label, args.settings, mix, seed, args.trees))
-            writer.writerows(measured)
-            file.flush()
-            lines += [{key: str(value) for key, value in line.items()} for line in measured]
-            print(f"{Path(name).stem}, {mix}, seed {seed}", flush=True)
-    print_means(lines)
+    rows = []
+    for table in args.tables or TABLES:
+        trials = [accuracies(table, seed, args.settings) for seed in range(args.seeds)]
+        percent = {name: np.array([trial[name] for trial in trials]) * 100 for name in trials[0]}
+        print(json.dumps({"table": table} | {name: values.round(2).tolist() for name, values in percent.items()}))
+        means = [f"{values.mean():.1f} ± {values.std(ddof=1):.1f}" for values in percent.values()]
+        better = int((percent["i-Mix"] > percent["columns"]).sum())
+        rows.append(f"| {table} | {' | '.join(means)} | {better} of {args.seeds} |")
+    print("| table | columns | i-Mix | no mixing | i-Mix better than columns |")
+    print("\n".join(["| --- | --- | --- | --- | --- |", *rows]))
 
 
 if __name__ == "__main__":
