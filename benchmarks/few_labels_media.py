@@ -202,7 +202,7 @@ def main() -> None:
     parser.add_argument("--speech", help="folder of speech_commands_v0.01")
     parser.add_argument("--encoder", default="resnet18")
     parser.add_argument("--epochs", type=int, default=200, help="epochs of pretraining")
-    parser.add_argument("--scratch-epochs", type=int, nargs="*", default=[100, 300])
+    parser.add_argument("--scratch-epochs", type=int, nargs="*", default=[100, 300, 1000])
     parser.add_argument("--mix", nargs="+", default=["none", "mixup"])
     parser.add_argument("--no-pretraining", action="store_true", help="only train from scratch")
     parser.add_argument("--seeds", type=int, default=1)
