@@ -112,6 +112,17 @@ def test_finetune_and_predict_a_csv_file(run_cli, tmp_path, monkeypatch):
     assert code == 2 and "was not fine-tuned" in err
 
 
+def test_the_summary_can_include_the_fine_tuned_encoder(run_cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("data.npz", x=np.random.default_rng(0).normal(size=(60, 4)), y=np.arange(60) % 2)
+    assert run_cli("pretrain", "data.npz", "--out", "run", *QUICK)[0] == 0
+    code, out, _ = run_cli("evaluate", "run", "--finetune", "--labels-per-class", "5", "--draws", "2")
+    assert code == 0 and out.count("fine-tuned encoder") == 2
+    code, out, err = run_cli("evaluate", "run", "--finetune", "--protocol", "knn")
+    message = "imix: --finetune adds a row to the summary, so it cannot be used with --protocol knn\n"
+    assert (code, out, err) == (2, "", message)
+
+
 @pytest.mark.slow
 def test_every_command_that_reads_a_table_can_drop_columns(run_cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -59,6 +59,14 @@ def test_numeric_targets_are_evaluated_by_regression(run):
     assert imix.evaluate(run, protocol="knn").metric == "r2"
 
 
+def test_the_summary_measures_a_fine_tuned_regressor_in_the_units_of_the_target(run):
+    summary = imix.evaluate(run, labels_per_class=(20,), draws=2, trees=False, finetune=True)
+    tuned, linear = summary.find("features", "finetune"), summary.find("inputs + features", "linear")
+    assert list(tuned.metrics) == list(tuned.intervals) == ["r2", "mae"]
+    assert tuned.value > 0.95 and tuned.metrics["mae"] < 1.5 * linear.metrics["mae"]
+    assert summary.find("features", "finetune", 20).draws == 2
+
+
 def test_a_regressor_is_fine_tuned_and_predicts_in_the_units_of_the_target(run, house_csv, tmp_path):
     tuned = imix.finetune(run, epochs=20, device="cpu", out=tmp_path / "tuned")
     predictions = imix.predict(tmp_path / "tuned", house_csv, tmp_path / "p.csv")

@@ -24,6 +24,12 @@ def test_runs_that_differ_only_in_their_seed_form_one_group(runs):
     assert [(group.name, len(group.runs)) for group in groups] == [("N-pair", 2), ("N-pair + i-Mix", 2)]
 
 
+def test_the_fine_tuned_encoder_has_a_column_with_an_explanation(run, tmp_path):
+    tuned = with_results(run, tmp_path / "1", make_result(run.config.data.name, "finetune", 0.8))
+    table = page._results_table(group_runs([tuned]), [])
+    assert [*table["columns"]] == ["finetune"] and "fine-tuned" in table["protocols"]["finetune"]
+
+
 def test_group_names_state_the_settings_that_differ(run):
     other = with_config(run, "settings", temperature=0.7)
     names = [group.name for group in group_runs([run, other])]

@@ -78,6 +78,7 @@ def evaluate(
     labels_per_class: tuple[int, ...] = (10, 50, 250),
     draws: int = 5,
     trees: bool | None = None,
+    finetune: bool = False,
     flags: ProtocolFlags = ProtocolFlags(),
 ) -> None:
     """Evaluate the features of a run's frozen encoder on the run's data or on other data.
@@ -112,10 +113,13 @@ def evaluate(
         Number of random draws of these labels.
     trees
         Whether the summary includes trees; by default for tables with up to 500 encoded columns.
+    finetune
+        Add the encoder fine-tuned as by imix finetune, with its default options, to the summary. Takes longer than
+        other rows, because a model is trained for each draw of labels.
     """
     from imix.evaluation import evaluate as run_evaluate
 
-    summary_options: Any = {"labels_per_class": labels_per_class, "draws": draws, "trees": trees}
+    summary_options: Any = {"labels_per_class": labels_per_class, "draws": draws, "trees": trees, "finetune": finetune}
     splits: Any = {"test": test, "group": group, "time": time}
     result = run_evaluate(run, data, protocol, inputs=inputs, **splits, **summary_options, **vars(flags))
     if os.environ.get("RANK", "0") == "0":

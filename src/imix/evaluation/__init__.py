@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
@@ -13,9 +14,10 @@ from imix.augment.image import weak_crops
 from imix.data import Data
 from imix.encoders import temporarily_on
 from imix.errors import InputError
+from imix.evaluation.fine_tuned import measure_fine_tuned
 from imix.evaluation.protocols import HYPERPARAMETERS, ON_FEATURES, measure_batches, measure_features
 from imix.evaluation.samples import as_representation, combined, encode, restandardized
-from imix.evaluation.summary import BOTH, Summary, describe_unlabeled, summarize
+from imix.evaluation.summary import BOTH, FineTuned, Summary, describe_unlabeled, summarize
 from imix.probes.embed import embed
 from imix.probes.features import EncodedSource
 from imix.probes.held_out import majority_accuracy, with_test_split
@@ -49,6 +51,7 @@ class EvaluateOptions(TypedDict, total=False):
     labels_per_class: Sequence[int]
     draws: int
     trees: bool | None
+    finetune: bool
     random_crops: bool
     restandardize: bool
     inputs: bool
@@ -86,6 +89,7 @@ def evaluate(
     labels_per_class: Sequence[int] = (10, 50, 250),
     draws: int = 5,
     trees: bool | None = None,
+    finetune: bool = False,
     random_crops: bool = False,
     restandardize: bool = False,
     inputs: bool = False,
@@ -141,6 +145,9 @@ def evaluate(
         Number of random draws of these labels.
     trees : bool, optional
         Whether the summary includes trees. Default: for tables with up to 500 encoded columns.
+    finetune : bool
+        Whether the summary includes the encoder fine-tuned as by `imix.finetune` with its default options. Takes
+        longer than other rows, because a model is trained for each draw of labels.
     random_crops : bool
         Train the classifier of "linear-paper" on a new random view of each image in every epoch, as in the paper:
         shifted by up to 4 pixels and flipped, or cropped if images are larger than 64 pixels.
@@ -166,13 +173,13 @@ def evaluate(
     >>> f"{result.accuracy:.2f}"
     '0.98'
     """
-    _check_options(protocol, hyperparameters, inputs, random_crops, labels_per_class, draws)
+    _check_options(protocol, hyperparameters, inputs, random_crops, labels_per_class, draws, finetune)
     run = as_run(run)
     if protocol == "detection":
         return _detection(run, data, data_dir, device, hyperparameters, seed)
     data = run.config.data.name if data is None else data
     loaded = load_for_run(run, data, labels, label=label, columns=columns, test=test, data_dir=data_dir)
-    has_labels = loaded.train.labels is not None or protocol is not None
+    has_labels = loaded.train.labels is not None or protocol is not None or finetune
     needs_labels = protocol != "fed" and has_labels
     if loaded.test is None and needs_labels and _was_trained_with_labels_of(run, loaded):
         raise InputError(
@@ -199,7 +206,12 @@ def evaluate(
     )
     with temporarily_on(torch_device, encoder):
         if protocol is None:
-            summary = _summary(encoder, dataset, torch_device, result, labels_per_class, draws, trees, seed)
+            fine_tuned = None
+            if finetune:  # of the run, with the encoder that may have been restandardized
+                fine_tuned = partial(
+                    measure_fine_tuned, replace(run, encoder=encoder), dataset, torch_device, result, seed
+                )
+            summary = _summary(encoder, dataset, torch_device, result, labels_per_class, draws, trees, seed, fine_tuned)
             for row in summary.results:
                 run.add_result(row)
             return summary
@@ -230,6 +242,7 @@ def _summary(
     draws: int,
     trees: bool | None,
     seed: int,
+    fine_tuned: FineTuned | None,
 ) -> Summary:
     """Evaluate features, inputs, and both together; without labels, describe the features alone."""
     features = encode(encoder, data, device)
@@ -242,7 +255,7 @@ def _summary(
         representations |= {"inputs": inputs, BOTH: combined(inputs, features)}
         if trees is None:
             trees = data.table is not None and inputs.train.shape[1] <= MAX_TREE_COLUMNS
-    summary = summarize(representations, template, labels_per_class, draws, bool(trees), seed)
+    summary = summarize(representations, template, labels_per_class, draws, bool(trees), seed, fine_tuned)
     if "inputs" not in representations:
         reason = "samples have several fields" if shape is None else f"a sample has {math.prod(shape):,} values"
         summary.warnings.append(f"the inputs were not evaluated for comparison, because {reason}")
@@ -256,6 +269,7 @@ def _check_options(
     random_crops: bool,
     labels_per_class: Sequence[int],
     draws: int,
+    finetune: bool,
 ) -> None:
     """Raise InputError for options that do not exist or do not apply."""
     if protocol is not None and protocol not in PROTOCOLS:
@@ -263,6 +277,8 @@ def _check_options(
     if inputs and protocol in (None, "detection"):
         reason = "fine-tunes the encoder" if protocol else "includes them"
         raise InputError(f"`inputs` does not apply to {protocol or 'the summary'}, which {reason}")
+    if finetune and protocol is not None:
+        raise InputError(f"`finetune` adds a row to the summary, so it cannot be used with `protocol={protocol!r}`")
     if random_crops and protocol != "linear-paper":
         raise InputError(f"`random_crops` needs `protocol='linear-paper'`; got {protocol!r}")
     if not all(isinstance(n, int) and n > 0 for n in labels_per_class):

@@ -45,6 +45,16 @@ def measure_features(
         outputs = outputs * std + mean
     else:
         outputs, details = _predict(protocol, x, y, samples.test, n_classes, hyperparameters)
+    result = replace(result, protocol=protocol, hyperparameters=asdict(hyperparameters), details=details)
+    return with_metrics(result, outputs, test_labels)
+
+
+def with_metrics(result: Result, outputs: Tensor, test_labels: Tensor) -> Result:
+    """Return `result` with the metrics of probabilities (D, m, C), or of numeric predictions (D, m, 1).
+
+    For D draws of labels the metrics are means; for one, they have bootstrap intervals.
+    """
+    n_classes = outputs.shape[2]
     draws = [
         regression_metrics(output[:, 0], test_labels, intervals=len(outputs) == 1)
         if n_classes == 1
@@ -54,7 +64,7 @@ def measure_features(
     values = {name: torch.tensor([draw.values[name] for draw in draws], dtype=torch.double) for name in draws[0].values}
     confusion = []
     if (
-        protocol == "linear"
+        result.protocol == "linear"
         and result.representation == "features"
         and len(outputs) == 1
         and 1 < n_classes <= MAX_CONFUSION_CLASSES
@@ -63,15 +73,12 @@ def measure_features(
         confusion = torch.bincount(pairs, minlength=n_classes**2).view(n_classes, n_classes).tolist()
     return replace(
         result,
-        protocol=protocol,
         metrics={name: float(value.mean()) for name, value in values.items()} | result.metrics,
-        hyperparameters=asdict(hyperparameters),
         draws=len(draws),
         std={name: float(value.std()) for name, value in values.items()} if len(draws) > 1 else {},
         intervals=draws[0].intervals,
         confusion=confusion,
         classes=result.classes if confusion else [],
-        details=details,
     )
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -23,6 +23,7 @@ ROWS = (
     *(("inputs", "linear"), ("inputs", "trees"), ("features", "linear"), ("features", "knn")),
     *((BOTH, "linear"), (BOTH, "trees")),
 )
+FineTuned = Callable[[Mapping[int | None, Tensor | None]], list[Result]]
 MIN_TEST_SAMPLES = 200  # fewer test samples give a warning
 
 
@@ -74,8 +75,12 @@ def summarize(
     draws: int,
     trees: bool,
     seed: int,
+    fine_tuned: FineTuned | None,
 ) -> Summary:
-    """Measure every representation with all labels and with few. `template` holds what all results have in common."""
+    """Measure every representation with all labels and with few. `template` holds what all results have in common.
+
+    `fine_tuned` returns the results of the fine-tuned encoder for draws of training samples, by number of labels.
+    """
     samples = representations["features"]
     rows = {n: draw_labels(samples, n, draws, seed) for n in labels_per_class}
     counts: dict[int | None, Tensor | None] = {n: drawn for n, drawn in rows.items() if drawn is not None}
@@ -93,6 +98,8 @@ def summarize(
         results.append(
             measure_features(protocol, representations[name], result, hyperparameters[protocol], counts.get(n))
         )
+    if fine_tuned is not None:
+        results += fine_tuned({**counts, None: None})
     return Summary(results, _warnings(results, samples, [n for n in labels_per_class if rows[n] is not None]))
 
 
@@ -166,6 +173,8 @@ def _warnings(results: Sequence[Result], samples: Samples, counts: Sequence[int]
 def _row_name(result: Result) -> str:
     if result.protocol == "majority":
         return "mean" if "r2" in result.metrics else "class frequencies"
+    if result.protocol == "finetune":
+        return "fine-tuned encoder"
     return f"{result.representation}, {'kNN' if result.protocol == 'knn' else result.protocol}"
 
 

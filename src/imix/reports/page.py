@@ -33,6 +33,7 @@ PROTOCOLS = {  # protocol -> what its number means
     "knn": "test accuracy of k-nearest-neighbor classification on the frozen features",
     "pinv": "test accuracy of a linear classifier fitted with the pseudoinverse of the frozen features",
     "fed": "Fréchet distance between the features of training and test samples (lower is better)",
+    "finetune": "test accuracy of the encoder fine-tuned with the labels of the training samples",
     "detection": "average precision of an object detector fine-tuned from the encoder",
 }
 GROUP_COLORS = ("#8a8f98", "#d1495b", "#00798c", "#edae49", "#66a182", "#5e4fa2", "#c76f9b", "#7a5c3e")

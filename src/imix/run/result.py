@@ -70,7 +70,8 @@ class Result:
     Parameters
     ----------
     protocol : str
-        "linear", "knn", "trees", "pinv", "fed", "detection", "linear-paper"; "majority" for class frequencies.
+        "linear", "knn", "trees", "pinv", "fed", "detection", "linear-paper"; "finetune" for the fine-tuned
+        encoder, "majority" for class frequencies or the mean target, "no labels" for metrics that need none.
     data : str
         Name or path of the data.
     metrics : dict of str to float
@@ -82,8 +83,8 @@ class Result:
         Numbers of training and test samples, and how they were split.
     label : str or None
         The label column of a table.
-    representation : {"features", "inputs", "inputs + features"}
-        What was evaluated.
+    representation : {"features", "inputs", "inputs + features", "none"}
+        What was evaluated; "none" for class frequencies and the mean target.
     labels_per_class : int or None
         Number of labels of each class in training; None for all.
     draws : int

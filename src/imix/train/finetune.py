@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from imix import files
 from imix.augment.image import weak_crops
 from imix.batch import Batch, map_fields, to_channels_last, to_float
-from imix.data import Data, TensorSource
+from imix.data import Data, Source, TensorSource
 from imix.encoders import infer_width
 from imix.errors import InputError, did_you_mean
 from imix.mix import MixUp
@@ -120,23 +120,18 @@ def finetune(
         _check_folder(folder, run, overwrite)
     data = run.config.data.name if data is None else data
     loaded = load_for_run(run, data, labels, label=label, columns=columns, data_dir=data_dir)
-    labeled = replace(loaded, train=labeled_samples(loaded))
+    labeled = labeled_samples(loaded)
     if loaded.n_classes < 2 and not loaded.train.is_numeric:
         raise InputError(f"all samples of {loaded.name} have the same class; a classifier needs at least two")
     if settings.include_inputs is None:
-        settings = replace(settings, include_inputs=_small_rows(loaded))
+        settings = replace(settings, include_inputs=has_small_rows(loaded))
     if settings.include_inputs and loaded.train.shape is None:
         raise InputError(f"`include_inputs` needs samples with one field; samples of {loaded.name} have several")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    trainer = _Trainer(run, loaded, labeled, settings, pick_device(device))
-    with isolated_rng(trainer.device):
-        model, metrics = trainer.train()
-        with torch.no_grad():  # numbers are predicted in their own units
-            model.head.weight.mul_(trainer.scale)
-            model.head.bias.mul_(trainer.scale).add_(trainer.center)
+    model, metrics = train_classifier(run, loaded, labeled, settings, pick_device(device))
     data_config = DataConfig(
-        loaded.name, len(labeled.train), loaded.train.shape, loaded.settings, loaded.table, loaded.train.fingerprint()
+        loaded.name, len(labeled), loaded.train.shape, loaded.settings, loaded.table, loaded.train.fingerprint()
     )
     config = replace(
         run.config,
@@ -163,18 +158,35 @@ def _check_folder(folder: Path, run: Run, overwrite: bool) -> None:
         raise InputError(f"{str(folder)!r} is the folder of the pretrained run; change `out`")
 
 
-def _small_rows(data: Data) -> bool:
-    """Whether samples are rows that are small enough to be inputs of the head."""
+def has_small_rows(data: Data) -> bool:
+    """Whether samples are rows that are small enough to be inputs of the head, which is the default for them."""
     shape = data.train.shape
     return shape is not None and len(shape) == 1 and shape[0] <= MAX_INPUTS
+
+
+def train_classifier(
+    run: Run, data: Data, labeled: Source, settings: FineTuning, device: torch.device
+) -> tuple[Classifier, list[dict[str, Any]]]:
+    """Fine-tune a copy of the run's encoder, and return the classifier or regressor and the metrics of its training.
+
+    `labeled` are the training samples of `data` that have a label; the others are used for `unlabeled_weight` only.
+    `include_inputs` must be set. Numbers are predicted in their own units.
+    """
+    trainer = _Trainer(run, data, labeled, settings, device)
+    with isolated_rng(device):
+        model, metrics = trainer.train()
+    with torch.no_grad():
+        model.head.weight.mul_(trainer.scale)
+        model.head.bias.mul_(trainer.scale).add_(trainer.center)
+    return model, metrics
 
 
 class _Trainer:
     """Trains classifiers on the labeled samples, starting from copies of the run's encoder."""
 
-    def __init__(self, run: Run, data: Data, labeled: Data, settings: FineTuning, device: torch.device) -> None:
+    def __init__(self, run: Run, data: Data, labeled: Source, settings: FineTuning, device: torch.device) -> None:
         self.run, self.data, self.settings, self.device = run, data, settings, device
-        self.source = labeled.train.to(device)
+        self.source = labeled.to(device)
         assert self.source.labels is not None
         self.labels = self.source.labels
         # Crops and flips suit images that were pretrained with them; digits, for example, were not.
