@@ -26,6 +26,7 @@ import imix
 from imix.data import Data
 from imix.probes.held_out import with_test_split
 
+STEPS, BATCH = 2000, 256  # about this many steps, whatever the size of the table
 FIELDS = ("table", "settings", "mix", "seed", "representation", "protocol", "labels", "accuracy", "balanced_accuracy")
 
 
@@ -42,7 +43,8 @@ def measure(
 ) -> Iterator[dict[str, Any]]:
     """Train on one table and yield the results as lines of the CSV file."""
     data, _ = with_test_split(load_table(name, label), seed)
-    options: Any = {"mix": mix, "seed": seed} | settings
+    epochs = max(10, round(STEPS * BATCH / len(data.train)))
+    options: Any = {"mix": mix, "seed": seed, "epochs": epochs, "batch_size": BATCH} | settings
     run = imix.pretrain(data, progress=False, **options)
     summary = imix.evaluate(run, data, labels_per_class=(10, 50, 250), trees=trees, seed=seed)
     for result in summary.results:

@@ -84,8 +84,9 @@ class Settings:
     masking: float | None = None
     """Probability of setting a cell of a view to 0; the columns of a category are masked together. Default: 0.2 for the
     rows of a table or array, as in the paper's tabular experiments, and 0 for other data."""
-    resampling: float = 0.0
-    """Probability of replacing a cell of a view with the value of the same column in another row of the batch."""
+    resampling: float | None = None
+    """Probability of replacing a cell of a view with the value of the same column in another row of the batch. Default:
+    0.3 for the rows of a table or array, and 0 for other data."""
     augment_columns: tuple[str, ...] = ()
     """Columns to which masking and resampling apply, by name or kind (numeric, categorical, ...). Default: all."""
 

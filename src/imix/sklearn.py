@@ -50,8 +50,8 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         Number of auxiliary samples that InputMix blends into each view. 0 disables it.
     masking : float or None, default=None
         Probability that a cell of a view is set to 0. None means 0.2.
-    resampling : float, default=0.0
-        Probability that a cell of a view is replaced by the same column of another row in the batch.
+    resampling : float or None, default=None
+        Probability that a cell of a view is replaced by the same column of another row in the batch. None means 0.3.
     augment_columns : tuple of str, default=()
         Columns that masking and resampling apply to, by name or type. Empty means all.
     columns : dict of str to str, optional
@@ -115,7 +115,7 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         alpha: float = 1.0,
         input_mix: int = 0,
         masking: float | None = None,
-        resampling: float = 0.0,
+        resampling: float | None = None,
         augment_columns: tuple[str, ...] = (),
         columns: Mapping[str, str] | None = None,
         encoder: str = "small",

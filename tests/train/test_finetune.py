@@ -97,8 +97,21 @@ def test_samples_without_labels_are_ignored_or_used_for_the_pretraining_loss(run
 
 
 def test_the_same_seed_gives_the_same_classifier(run, labeled):
-    first, second, other = (imix.finetune(run, labeled, seed=seed, **QUICK_TUNING).head.weight for seed in (0, 0, 1))
+    first, second, other = (
+        imix.finetune(run, labeled, seed=seed, held_out=0.0, **QUICK_TUNING).head.weight for seed in (0, 0, 1)
+    )
     assert torch.equal(first, second) and not torch.equal(first, other)
+
+
+def test_an_improvement_within_the_noise_of_the_held_out_labels_is_not_used(run, labeled, monkeypatch):
+    drops = {True: torch.full((12,), 0.1), False: torch.tensor([2.0, -1.8] * 6)}  # the same mean: 0.1
+    for clear, drop in drops.items():
+        losses = iter([torch.full((12,), 3.0), *[torch.full((12,), 3.0) - drop] * 3])
+        monkeypatch.setattr(module._Trainer, "losses_on", lambda self, model, rows, losses=losses: next(losses))
+        trainer = module._Trainer(
+            run, imix.data.Data("d", labeled), labeled, FineTuning(include_inputs=True), torch.device("cpu")
+        )
+        assert trainer.fit(torch.arange(48), 3, torch.arange(48, 60))[2] == (1 if clear else 0)
 
 
 def test_a_fine_tuned_run_is_stored_and_loaded(run, labeled, tmp_path):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from imix import files
 from imix.augment.image import weak_crops
-from imix.batch import Batch, map_fields, to_channels_last, to_float
+from imix.batch import Batch, map_fields, to_float
 from imix.data import Data, Source, TensorSource
 from imix.encoders import infer_width
 from imix.errors import InputError, did_you_mean
@@ -30,7 +30,7 @@ from imix.runtime.device import pick_device
 from imix.runtime.rng import epoch_order, isolated_rng, seed_all
 from imix.settings import FineTuning
 from imix.train.setup import build_method, build_mix
-from imix.train.views import Views, build_view
+from imix.train.views import Views, build_view, compose
 
 MAX_REFIT = 10_000  # up to this many labels, the model is trained again with the held-out ones
 MIN_PER_CLASS = 5  # labels of the rarest class below which none are held out
@@ -191,7 +191,11 @@ class _Trainer:
         self.labels = self.source.labels
         # Crops and flips suit images that were pretrained with them; digits, for example, were not.
         crops = (run.settings.augment or data.augment) in ("cifar", "imagenet")
-        self.augment = weak_crops(data.train.shape) if crops else nn.Identity()
+        preprocess = copy.deepcopy(run.encoder[0]).to(device)
+        view = compose(weak_crops(data.train.shape) if crops else nn.Identity(), preprocess)
+        if data.clip is not None:
+            view = build_view(replace(run.settings, mix_waveforms=False), data, preprocess)
+        self.views = Views(view, n_views=1).to(device)
         self.n_classes, self.class_weights = data.n_classes or 1, None  # one output for a number
         self.min_count, self.center, self.scale = len(self.source), 0.0, 1.0
         if data.train.is_numeric:  # learned in units of the standard deviation
@@ -221,7 +225,7 @@ class _Trainer:
         """Train on some rows, and return the model, its metrics and the last epoch.
 
         With `held_out` rows, training stops when their loss no longer improves, and the model is that of the best
-        epoch, which may be 0: the linear classifier on frozen features.
+        epoch. That is 0, the linear classifier on frozen features, unless the improvement exceeds its standard error.
         """
         settings, model = self.settings, self.start(rows)
         groups = [
@@ -234,7 +238,8 @@ class _Trainer:
             groups.append({"params": pretraining.new_parameters(), "lr": settings.lr})
         optimizer = torch.optim.AdamW(groups, weight_decay=settings.weight_decay)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.epochs)
-        best_loss = float("inf") if held_out is None else self.loss_on(model, held_out)
+        start_losses = torch.empty(0) if held_out is None else self.losses_on(model, held_out)
+        best_loss = float(start_losses.mean())
         best_epoch, best_state = 0, copy.deepcopy(model.state_dict())
         metrics: list[dict[str, Any]] = []
         progress = ProgressLine("fine-tuning", epochs, "epochs")
@@ -257,8 +262,10 @@ class _Trainer:
             metrics.append(record)
             progress(epoch, f"loss {record['loss']:.4g}")
             if held_out is not None:
-                record["held_out_loss"] = self.loss_on(model, held_out)
-                if record["held_out_loss"] < best_loss:
+                gains = start_losses - self.losses_on(model, held_out)
+                record["held_out_loss"] = float(start_losses.mean() - gains.mean())
+                standard_error = float(gains.std()) / len(gains) ** 0.5
+                if record["held_out_loss"] < best_loss and gains.mean() > standard_error:
                     best_loss, best_epoch = record["held_out_loss"], epoch
                     best_state = copy.deepcopy(model.state_dict())
                 elif epoch - best_epoch >= settings.patience:
@@ -287,8 +294,8 @@ class _Trainer:
         """Return the loss of a batch of training samples. Batch normalization keeps the statistics of pretraining."""
         assert labels is not None
         model.eval()
-        x = map_fields(to_channels_last, self.augment(to_float(map_fields(lambda x: x.to(self.device), x))))
-        x, targets = model.encoder[0](x), self.targets(labels.to(self.device))
+        (x,) = self.views(map_fields(lambda x: x.to(self.device), x))
+        targets = self.targets(labels.to(self.device))
         if self.settings.mix == "none":
             return self.losses(model.score(x), targets).mean()
         mixed, mix = MixUp(self.settings.alpha)(x)
@@ -306,10 +313,10 @@ class _Trainer:
         """Return classes unchanged, and standardized numbers."""
         return (labels - self.center) / self.scale if labels.is_floating_point() else labels
 
-    def loss_on(self, model: Classifier, rows: Tensor) -> float:
-        """Return the loss on held-out rows."""
+    def losses_on(self, model: Classifier, rows: Tensor) -> Tensor:
+        """Return the losses of held-out rows, (N,)."""
         scores = EncodedSource(model, self.source.take(rows), self.device).features()
-        return float(self.losses(scores, self.targets(self.labels[rows])).mean())
+        return self.losses(scores, self.targets(self.labels[rows]))
 
 
 class _Pretraining:

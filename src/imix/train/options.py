@@ -31,7 +31,7 @@ class Options(TypedDict, total=False):
     input_mix: int
     mix_waveforms: bool
     masking: float | None
-    resampling: float
+    resampling: float | None
     augment_columns: tuple[str, ...]
     head: Literal["mlpbn", "mlpbn1", "mlp", "linear"] | None
     predictor: Literal["mlpbn", "mlpbn1", "mlp", "linear"] | None

@@ -12,7 +12,7 @@ from imix.errors import InputError
 from imix.mix import InputMix
 from imix.settings import Settings
 
-DEFAULT_MASKING = 0.2  # for rows of tables and arrays
+DEFAULT_MASKING, DEFAULT_RESAMPLING = 0.2, 0.3  # for rows of tables and arrays
 IMAGE_VIEWS = {"cifar": image.cifar, "imagenet": image.imagenet}
 
 
@@ -74,12 +74,14 @@ def build_view(settings: Settings, data: Data, preprocess: nn.Module, augment: A
 
 def build_augment(settings: Settings, data: Data) -> Augment:
     """The augmentation of images or rows that the settings name."""
-    cells, masking = _cells(settings, data), settings.masking
+    cells, masking, resampling = _cells(settings, data), settings.masking, settings.resampling
+    is_row = len(data.train.shape or ()) == 1 and settings.augment != "none"
     if masking is None:
-        is_row = len(data.train.shape or ()) == 1
-        masking = DEFAULT_MASKING if is_row and settings.augment != "none" else 0.0
+        masking = DEFAULT_MASKING if is_row else 0.0
+    if resampling is None:
+        resampling = DEFAULT_RESAMPLING if is_row else 0.0
     steps: list[nn.Module] = _image_steps(settings, data)
-    steps += [Resampling(settings.resampling, cells)] if settings.resampling else []
+    steps += [Resampling(resampling, cells)] if resampling else []
     steps += [Masking(masking, cells)] if masking else []
     return nn.Sequential(*steps) if steps else no_augment
 

@@ -21,6 +21,8 @@ from imix.cli import main
 from imix.data import load
 from imix.encoders.mel import LogMel
 from imix.run import checkpoint
+from imix.settings import FineTuning
+from imix.train.finetune import _Trainer
 from imix.train.views import build_view
 from tests.data.media.helpers import QUICK, SHORT_CLIPS, tone, write_audio
 from tests.data.media.spoken_words import write_spoken_words
@@ -101,6 +103,16 @@ def test_new_clips_get_the_length_and_sample_rate_of_the_run(tones, tmp_path):
     for i in range(3):
         write_audio(tmp_path / "new" / f"{i}.ogg", tone(300, 1 + i, 44_100), rate=44_100)
     assert imix.embed(run, tmp_path / "new").shape == (3, 128)
+
+
+@pytest.mark.parametrize(("augment", "varies"), [(None, True), ("none", False)])
+def test_clips_are_augmented_while_fine_tuning(tones, augment, varies):
+    data = load(tones, SHORT_CLIPS)
+    run = imix.pretrain(data, replace(QUICK, augment=augment), progress=False)
+    trainer = _Trainer(run, data, data.train, FineTuning(include_inputs=False), torch.device("cpu"))
+    waves = to_float(data.train.inputs[:4])
+    (first,), (second,) = trainer.views(waves), trainer.views(waves)
+    assert first.shape == run.encoder[0](waves).shape and torch.equal(first, second) != varies
 
 
 class RecordingEncoder(nn.Module):

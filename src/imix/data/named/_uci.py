@@ -17,6 +17,7 @@ TABLE_SETTINGS: dict[str, Any] = {
     "batch_size": 512,
     "epochs": 500,
     "masking": 0.2,
+    "resampling": 0.0,
 }
 
 
