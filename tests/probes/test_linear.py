@@ -63,6 +63,18 @@ def test_the_strength_is_the_best_in_cross_validation():
     assert model.strengths == [strengths[int(np.argmin(losses))]]
 
 
+@pytest.mark.parametrize(("informative", "scale"), [("inputs", 16.0), ("features", 1.0)])
+def test_cross_validation_chooses_the_penalty_of_inputs_beside_features(informative, scale):
+    good, y = standardized_blobs(60, width=5, noise=2)
+    noise = torch.randn(60, 300 if informative == "inputs" else 5, generator=torch.Generator().manual_seed(1))
+    blocks = [good, noise] if informative == "inputs" else [noise, good]
+    x = torch.cat(blocks, 1).double()
+    model = fit_linear(x[None], y[None], 3, n_inputs=5)
+    scaled = torch.cat([scale * x[:, :5], x[:, 5:]], 1)
+    expected = LogisticRegression(C=model.strengths[0], tol=1e-10, max_iter=10_000).fit(scaled, y)
+    assert model(x)[0].softmax(1).numpy() == pytest.approx(expected.predict_proba(scaled), abs=2e-4)
+
+
 def test_the_fit_is_deterministic():
     x, y = standardized_blobs(100)
     first, second = (fit_linear(x[None], y[None], 3) for _ in range(2))

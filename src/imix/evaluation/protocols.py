@@ -41,10 +41,10 @@ def measure_features(
     x, y = (samples.train[None], labels[None]) if rows is None else (samples.train[rows], labels[rows])
     if n_classes == 1:
         mean, std = labels.mean(), labels.std()
-        outputs, details = _predict(protocol, x, (y - mean) / std, samples.test, 1, hyperparameters)
+        outputs, details = _predict(protocol, x, (y - mean) / std, samples, hyperparameters)
         outputs = outputs * std + mean
     else:
-        outputs, details = _predict(protocol, x, y, samples.test, n_classes, hyperparameters)
+        outputs, details = _predict(protocol, x, y, samples, hyperparameters)
     result = replace(result, protocol=protocol, hyperparameters=asdict(hyperparameters), details=details)
     return with_metrics(result, outputs, test_labels)
 
@@ -83,14 +83,15 @@ def with_metrics(result: Result, outputs: Tensor, test_labels: Tensor) -> Result
 
 
 def _predict(
-    protocol: str, x: Tensor, y: Tensor, test: Tensor, n_classes: int, hyperparameters: Any
+    protocol: str, x: Tensor, y: Tensor, samples: Samples, hyperparameters: Any
 ) -> tuple[Tensor, dict[str, Any]]:
-    """Train on D training sets x (D, n, F) and y (D, n), and predict for test samples (m, F).
+    """Train on D training sets x (D, n, F) and y (D, n), and predict for the m test samples.
 
     Returns probabilities (D, m, C), or numeric predictions (D, m, 1), and details of the fit.
     """
+    test, n_classes = samples.test, samples.n_classes
     if protocol == "linear":
-        model = fit_linear(x, y, n_classes, hyperparameters)
+        model = fit_linear(x, y, n_classes, hyperparameters, samples.n_inputs)
         outputs = model(test)
         return outputs if n_classes == 1 else outputs.softmax(2), {"strength": model.strengths[0]}
     if protocol == "trees":

@@ -16,7 +16,8 @@ from imix.probes.features import EncodedSource
 class Samples:
     """One representation of training samples (n, F) and test samples (m, F), with their labels.
 
-    Labels are classes; or numeric targets, if `n_classes` is 1. Without labels `n_classes` is 0.
+    Labels are classes; or numeric targets, if `n_classes` is 1. Without labels `n_classes` is 0. The first `n_inputs`
+    columns are inputs, if there are inputs and features.
     """
 
     train: Tensor
@@ -24,6 +25,7 @@ class Samples:
     labels: Tensor
     test_labels: Tensor
     n_classes: int
+    n_inputs: int = 0
 
     def standardized(self) -> "Samples":
         """Return the samples with the mean and standard deviation of the training samples removed."""
@@ -47,7 +49,7 @@ def combined(inputs: Samples, features: Samples) -> Samples:
     """Return inputs and features side by side, both standardized."""
     inputs, features = inputs.standardized(), features.standardized()
     train, test = torch.cat([inputs.train, features.train], 1), torch.cat([inputs.test, features.test], 1)
-    return replace(features, train=train, test=test)
+    return replace(features, train=train, test=test, n_inputs=inputs.train.shape[1])
 
 
 def as_representation(encoder: nn.Sequential, data: Data, representation: str) -> nn.Module:

@@ -13,6 +13,7 @@ MAX_CV_VALUES = 10_000_000  # cross-validation uses at most this many numbers: r
 MAX_CV_ROWS = 10_000
 MAX_ITERATIONS = 300
 HISTORY = 10  # gradients that L-BFGS keeps
+INPUT_SCALES = (1.0, 16.0)  # of inputs beside features; with 16, their penalty is 256 times smaller
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,13 @@ class LinearModel:
         return x @ self.weight + self.bias[:, None]
 
 
-def fit_linear(x: Tensor, y: Tensor, n_classes: int, hyperparameters: Linear = Linear()) -> LinearModel:
+def fit_linear(
+    x: Tensor, y: Tensor, n_classes: int, hyperparameters: Linear = Linear(), n_inputs: int = 0
+) -> LinearModel:
     """Fit a linear model to each of D training sets.
+
+    If x has inputs and features side by side, cross-validation also chooses whether both are penalized alike or the
+    inputs much less: a few good columns would be lost among hundreds of features.
 
     Parameters
     ----------
@@ -70,18 +76,33 @@ def fit_linear(x: Tensor, y: Tensor, n_classes: int, hyperparameters: Linear = L
         Number of classes C; 1 for numeric targets.
     hyperparameters : Linear
         Strengths and folds.
+    n_inputs : int
+        Number of leading columns of x that are inputs beside features.
     """
+    if not n_inputs:
+        return _fit(x, y, n_classes, hyperparameters)[0]
+    scale = torch.ones(len(INPUT_SCALES), x.shape[2], device=x.device, dtype=x.dtype)
+    scale[:, :n_inputs] = torch.tensor(INPUT_SCALES, device=x.device, dtype=x.dtype)[:, None]
+    fits = [_fit(x * each, y, n_classes, hyperparameters) for each in scale]
+    chosen = torch.stack([loss for _, loss in fits]).argmin(0)  # (D,)
+    weight = torch.stack([fits[i][0].weight[d] * scale[i, :, None] for d, i in enumerate(chosen.tolist())])
+    bias = torch.stack([fits[i][0].bias[d] for d, i in enumerate(chosen.tolist())])
+    return LinearModel(weight, bias, [fits[i][0].strengths[d] for d, i in enumerate(chosen.tolist())])
+
+
+def _fit(x: Tensor, y: Tensor, n_classes: int, hyperparameters: Linear) -> tuple[LinearModel, Tensor]:
+    """Return the linear models of D training sets, and the loss of each in cross-validation, (D,)."""
     n_values = n_classes * (4 * y.numel() + 3 * HISTORY * hyperparameters.folds * len(x) * x.shape[2])
     check_memory(x.element_size() * n_values, x.device, n_classes, "linear evaluation")
     strengths = sorted(hyperparameters.strengths)
     x, rotation, eigenvalues = _rotate(x)
-    chosen = torch.zeros(len(x), dtype=torch.long)
-    if len(strengths) > 1:
-        chosen = _cross_validate(x, y, eigenvalues, n_classes, strengths, hyperparameters)
+    losses = _cross_validate(x, y, eigenvalues, n_classes, strengths, hyperparameters)
+    loss, chosen = losses.min(0)
     strength = torch.tensor(strengths, device=x.device, dtype=x.dtype)[chosen.to(x.device)]
     all_rows = torch.ones_like(y, dtype=x.dtype)[:, None]
     parameters = _minimize(x, y, eigenvalues, all_rows, strength[:, None], n_classes, None)[:, :, 0]
-    return LinearModel(rotation @ parameters[:, :-1], parameters[:, -1], [strengths[i] for i in chosen.tolist()])
+    model = LinearModel(rotation @ parameters[:, :-1], parameters[:, -1], [strengths[i] for i in chosen.tolist()])
+    return model, loss
 
 
 def _rotate(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -104,7 +125,10 @@ def _rotate(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _cross_validate(
     x: Tensor, y: Tensor, eigenvalues: Tensor, n_classes: int, strengths: list[float], hyperparameters: Linear
 ) -> Tensor:
-    """Return the index of the best strength of each training set, (D,). All folds and sets are fitted at once."""
+    """Return the loss of each strength and training set, (S, D). All folds and sets are fitted at once.
+
+    The strengths after the first one that clearly no longer helps are left out.
+    """
     rows = min(MAX_CV_ROWS, max(500, MAX_CV_VALUES // x.shape[2]))
     fold = torch.stack([draw_folds(labels, hyperparameters.folds, hyperparameters.seed, rows) for labels in y])
     if x.shape[1] > rows:
@@ -120,7 +144,7 @@ def _cross_validate(
         losses.append((_losses(x, y, parameters) * in_fold).sum((1, 2)) / fold.shape[1])
         if len(losses) > 2 and bool((losses[-1] > losses[-2]).all() and (losses[-2] > losses[-3]).all()):
             break
-    return torch.stack(losses).argmin(0).cpu()
+    return torch.stack(losses).cpu()
 
 
 def draw_folds(labels: Tensor, folds: int, seed: int, max_rows: int) -> Tensor:

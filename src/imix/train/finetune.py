@@ -282,7 +282,12 @@ class _Trainer:
         x = EncodedSource(_Representation(model), self.source.take(rows), self.device).features().float()
         mean, std = x.mean(0), x.std(0, correction=0)
         std = torch.where(std > 1e-6 * std.max(), std, torch.inf)
-        fitted = fit_linear(((x - mean) / std)[None], self.targets(self.labels[rows])[None], self.n_classes)
+        n_inputs = 0
+        if self.settings.include_inputs:
+            inputs = EncodedSource(nn.Sequential(encoder[0], nn.Flatten()), self.source.take(rows[:1]), self.device)
+            n_inputs = inputs.features().shape[1]
+        targets = self.targets(self.labels[rows])
+        fitted = fit_linear(((x - mean) / std)[None], targets[None], self.n_classes, n_inputs=n_inputs)
         model.head = nn.Linear(x.shape[1], self.n_classes, device=self.device)
         with torch.no_grad():  # the standardization becomes part of the weights
             weight = fitted.weight[0] / std[:, None]  # (F, C)
