@@ -1,75 +1,148 @@
-"""Few labels: logistic regression on the columns of a table, against features of IMixTransformer, trained unlabeled.
+"""Few labels: classifiers on the columns of tables, against features trained without labels, and both together.
 
-    python benchmarks/few_labels.py                 # all classification tables of scikit-learn, ten seeds
-    python benchmarks/few_labels.py digits --seeds 3
+    python benchmarks/few_labels.py digits wine --out few.csv
+    python benchmarks/few_labels.py tables/*.csv --label class --recipes default unmixed --out few.csv
 
-For each seed, the table is split into 70% training rows without labels and 30% test rows. Ten training rows per class
-are labeled. The same logistic regression is fitted to the columns, standardized on all training rows, and to the
-features of these rows.
+A table is one of scikit-learn's (digits, breast_cancer, wine, iris) or a file. For each seed a fifth of the rows is
+held out for testing, and the encoder is trained on the others without labels. `imix.evaluate` then trains the same
+classifiers on columns, features and both, with few labels per class and with all. Each result is a line of the CSV
+file; lines that it already has are not measured again.
+
+The recipes differ in pretraining only: "default", "unmixed" (the same without i-Mix), "scarf" (N-pair with resampling
+0.6, temperature 1 and no mixing), and "masked" (predict the cells of a row from a copy in which some are resampled).
 """
 
 import argparse
+import csv
+import functools
+import itertools
 import json
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean
 from typing import Any
 
-import numpy as np
 from sklearn import datasets
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import StandardScaler
+from timing import format_table
+from torch import Tensor, nn
 
-from imix import IMixTransformer
+import imix
+from imix.data import Data
+from imix.probes.held_out import with_test_split
 
-TABLES: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
-    "digits": datasets.load_digits,
-    "breast cancer": datasets.load_breast_cancer,
-    "wine": datasets.load_wine,
-    "iris": datasets.load_iris,
-}
-LABELED_PER_CLASS = 10
+STEPS, BATCH, MAX_EPOCHS = 2000, 256, 200  # about this many steps, but at most the default number of epochs
+FIELDS = (
+    "table",
+    "recipe",
+    "settings",
+    "seed",
+    "representation",
+    "protocol",
+    "labels",
+    "accuracy",
+    "balanced_accuracy",
+)
 
 
-def accuracies(table: str, seed: int, settings: dict[str, Any]) -> dict[str, float]:
-    """Return the test accuracy on columns and features, for one split and one choice of labeled rows."""
-    x, y = TABLES[table](return_X_y=True)
-    x, x_test, y, y_test = train_test_split(x, y, test_size=0.3, stratify=y, random_state=seed)
-    rng = np.random.default_rng(seed)
-    labeled = np.concatenate(
-        [rng.choice(np.flatnonzero(y == label), LABELED_PER_CLASS, replace=False) for label in np.unique(y)]
-    )
-    transformers = {
-        "columns": StandardScaler(),
-        "i-Mix": IMixTransformer(random_state=seed, **settings),
-        "no mixing": IMixTransformer(random_state=seed, mix="none", **settings),
+class MaskedPrediction(imix.methods.Method):
+    """Predict the cells of a row from a copy in which 30% of them have the value of another row."""
+
+    n_views = 1
+
+    def __init__(self, encoder: nn.Module, mix: Any, width: int, inputs: int) -> None:
+        super().__init__(encoder, None, width)
+        self.corrupt, self.decoder = imix.augment.Resampling(0.3), nn.Linear(width, inputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the mean squared error."""
+        corrupted = self.corrupt(x)
+        assert isinstance(corrupted, Tensor)
+        return (self.decoder(self.encoder(corrupted)) - x).square().mean()
+
+
+def recipe_options(recipe: str, data: Data) -> dict[str, Any]:
+    """Return the pretraining options of a recipe."""
+    assert data.train.shape is not None
+    masked = functools.partial(MaskedPrediction, inputs=data.train.shape[0])
+    recipes: dict[str, dict[str, Any]] = {
+        "default": {},
+        "unmixed": {"mix": "none"},
+        "scarf": {"mix": "none", "masking": 0.0, "resampling": 0.6, "temperature": 1.0},
+        "masked": {"mix": "none", "augment": "none", "method": masked},
     }
-    return {
-        name: LogisticRegression(max_iter=5000)
-        .fit(transformer.fit(x).transform(x)[labeled], y[labeled])
-        .score(transformer.transform(x_test), y_test)
-        for name, transformer in transformers.items()
-    }
+    return recipes[recipe]
+
+
+def load_table(name: str, label: str) -> Data:
+    """Load a table of scikit-learn, or a file."""
+    if Path(name).exists():
+        return imix.data.load(name, imix.DataSettings(label=label))
+    x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    return imix.data.load(x, labels=y)
+
+
+def measure(name: str, recipe: str, seed: int, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Train on one table and yield the results as lines of the CSV file."""
+    data, _ = with_test_split(load_table(name, args.label), seed)
+    epochs = min(MAX_EPOCHS, round(STEPS * BATCH / len(data.train)))
+    options: Any = {"seed": seed, "epochs": epochs, "batch_size": BATCH} | recipe_options(recipe, data) | args.settings
+    run = imix.pretrain(data, progress=False, **options)
+    summary = imix.evaluate(run, data, labels_per_class=args.labels_per_class, trees=args.trees, seed=seed)
+    for result in summary.results:
+        yield {
+            "table": Path(name).stem,
+            "recipe": recipe,
+            "settings": json.dumps(args.settings),
+            "seed": seed,
+            "representation": result.representation,
+            "protocol": result.protocol,
+            "labels": result.labels_per_class or "all",
+            "accuracy": f"{100 * result.metrics['accuracy']:.2f}",
+            "balanced_accuracy": f"{100 * result.metrics['balanced_accuracy']:.2f}",
+        }
+
+
+def print_means(lines: list[dict[str, str]]) -> None:
+    """Print the balanced accuracy of each row and number of labels, averaged over tables and seeds."""
+    values: dict[tuple[str, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for line in lines:
+        row = (line["recipe"], line["settings"], f"{line['representation']}, {line['protocol']}")
+        values[row][line["labels"]].append(float(line["balanced_accuracy"]))
+    counts = list(dict.fromkeys(line["labels"] for line in lines))
+    rows = [
+        [*row, *(f"{mean(by_count[n]):.1f}" if by_count[n] else "" for n in counts)] for row, by_count in values.items()
+    ]
+    print(format_table(["recipe", "settings", "classifier", *counts], rows))
 
 
 def main() -> None:
-    """Print a line of JSON for each table, and a Markdown table of means."""
+    """Measure what the CSV file lacks, and print means."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", help=", ".join(TABLES))
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument(
-        "--settings", type=json.loads, default={}, help='settings of IMixTransformer as JSON, e.g. {"epochs": 200}'
-    )
+    parser.add_argument("tables", nargs="+", help="names of scikit-learn's tables, or files")
+    parser.add_argument("--label", default="class", help="label column of the files")
+    parser.add_argument("--settings", type=json.loads, default={}, help="JSON, such as {'epochs': 100}")
+    parser.add_argument("--recipes", nargs="+", default=["default", "unmixed"])
+    parser.add_argument("--labels-per-class", nargs="+", type=int, default=[10, 50, 250])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--trees", action="store_true", help="also train tree ensembles")
+    parser.add_argument("--out", type=Path, default=Path("few_labels.csv"))
     args = parser.parse_args()
-    rows = []
-    for table in args.tables or TABLES:
-        trials = [accuracies(table, seed, args.settings) for seed in range(args.seeds)]
-        percent = {name: np.array([trial[name] for trial in trials]) * 100 for name in trials[0]}
-        print(json.dumps({"table": table} | {name: values.round(2).tolist() for name, values in percent.items()}))
-        means = [f"{values.mean():.1f} ± {values.std(ddof=1):.1f}" for values in percent.values()]
-        better = int((percent["i-Mix"] > percent["columns"]).sum())
-        rows.append(f"| {table} | {' | '.join(means)} | {better} of {args.seeds} |")
-    print("| table | columns | i-Mix | no mixing | i-Mix better than columns |")
-    print("\n".join(["| --- | --- | --- | --- | --- |", *rows]))
+    lines = list(csv.DictReader(args.out.open())) if args.out.exists() else []
+    done = {(line["table"], line["recipe"], line["settings"], line["seed"]) for line in lines}
+    with args.out.open("a", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        if not lines:
+            writer.writeheader()
+        for seed, name, recipe in itertools.product(range(args.seeds), args.tables, args.recipes):
+            if (Path(name).stem, recipe, json.dumps(args.settings), str(seed)) in done:
+                continue
+            measured = list(measure(name, recipe, seed, args))
+            writer.writerows(measured)
+            file.flush()
+            lines += [{key: str(value) for key, value in line.items()} for line in measured]
+            print(f"{Path(name).stem}, {recipe}, seed {seed}", flush=True)
+    print_means(lines)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The estimators: scikit-learn's estimator checks, pipelines, data frames, missing values."""
 
+import argparse
 import pickle
 import runpy
 from pathlib import Path
@@ -198,12 +199,15 @@ def test_missing_values_are_imputed_even_if_training_had_none():
 
 
 @pytest.mark.slow
-def test_features_beat_columns_with_few_labels():
-    """Iris, ten labeled rows of each class, mean over ten splits; benchmarks/few_labels.py has other tables too."""
-    benchmark = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "few_labels.py"))
-    trials = [benchmark["accuracies"]("iris", seed, {}) for seed in range(10)]
-    means = {name: np.mean([trial[name] for trial in trials]) for name in ("columns", "i-Mix")}
-    assert means["i-Mix"] > means["columns"] + 0.02, means
+def test_features_add_to_columns_with_few_labels(monkeypatch):
+    """Digits as a table, ten labeled rows of each class, mean over five draws of the labels."""
+    benchmarks = Path(__file__).parents[1] / "benchmarks"
+    monkeypatch.syspath_prepend(str(benchmarks))
+    measure = runpy.run_path(str(benchmarks / "few_labels.py"))["measure"]
+    args = argparse.Namespace(label="class", settings={"epochs": 60}, labels_per_class=[10], trees=False)
+    lines = measure("digits", "default", 0, args)
+    accuracies = {line["representation"]: float(line["accuracy"]) for line in lines if line["labels"] == 10}
+    assert accuracies["inputs + features"] > accuracies["inputs"] + 1, accuracies
 
 
 @pytest.mark.parametrize("container", ["pandas", "polars"])
