@@ -97,6 +97,15 @@ def test_cross_validation_on_some_of_the_rows_still_fits_all_of_them(monkeypatch
     assert model(x.double())[0].softmax(1).numpy() == pytest.approx(expected.predict_proba(x.double()), abs=2e-4)
 
 
+@pytest.mark.parametrize("n_classes", [1, 3])
+def test_a_single_sample_is_predicted_for_all(n_classes):
+    x, y = standardized_blobs(30)
+    targets = y.double() if n_classes == 1 else y
+    outputs = fit_linear(x[None, :1].double(), targets[None, :1], n_classes)(x.double())[0]
+    predicted = outputs[:, 0] if n_classes == 1 else outputs.argmax(1)
+    assert torch.allclose(predicted.double(), y[0].double().expand(30), atol=1e-3)
+
+
 def test_a_class_with_a_single_sample_and_constant_features_are_no_problem():
     x, y = standardized_blobs(30)
     y[0] = 3

@@ -171,7 +171,7 @@ def _minimize(
     Rotated samples x (D, n, R) with their eigenvalues (D, R), y (D, n), sample weights (D, K, n) and strength (D, K)
     give parameters (D, R + 1, K, C), whose last row is the bias, which is not regularized.
     """
-    total = weights.sum(2)  # (D, K)
+    total = weights.sum(2).clamp(min=1)  # (D, K); a single sample leaves a fold without any
     penalty = 1 / (strength * total)[:, None]  # (D, 1, K)
     # Along each axis the curvature is about eigenvalue / 4 + penalty; divide by its root, so that all are alike.
     unit = torch.cat([(eigenvalues[..., None] / 4 + penalty).rsqrt(), torch.full_like(penalty, 2)], 1)[..., None]
