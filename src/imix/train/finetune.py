@@ -33,6 +33,7 @@ from imix.train.setup import build_method, build_mix
 from imix.train.views import Views, build_view, compose
 
 MAX_REFIT = 10_000  # up to this many labels, the model is trained again with the held-out ones
+MIN_GAIN = 1.0  # standard errors by which the held-out loss must improve
 MIN_PER_CLASS = 5  # labels of the rarest class below which none are held out
 MAX_INPUTS = 10_000  # inputs with more values per sample are not shown to the head by default
 
@@ -265,7 +266,7 @@ class _Trainer:
                 gains = start_losses - self.losses_on(model, held_out)
                 record["held_out_loss"] = float(start_losses.mean() - gains.mean())
                 standard_error = float(gains.std()) / len(gains) ** 0.5
-                if record["held_out_loss"] < best_loss and gains.mean() > standard_error:
+                if record["held_out_loss"] < best_loss and gains.mean() > MIN_GAIN * standard_error:
                     best_loss, best_epoch = record["held_out_loss"], epoch
                     best_state = copy.deepcopy(model.state_dict())
                 elif epoch - best_epoch >= settings.patience:
