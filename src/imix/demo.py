@@ -1,37 +1,46 @@
-"""`imix demo`: the effect of i-Mix on handwritten digits without augmentation, in two minutes on a laptop."""
+"""`imix demo`: unlabeled digits and ten labels per class, in about a minute on a laptop."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from imix.data import Data, load
 from imix.errors import InputError
-from imix.evaluation import evaluate
+from imix.evaluation import Result, Split
+from imix.evaluation.fine_tuned import measure_fine_tuned
+from imix.evaluation.protocols import with_metrics
+from imix.evaluation.samples import encode
+from imix.evaluation.summary import draw_labels
+from imix.probes.linear import fit_linear
 from imix.reports import RunGroup, write_report
 from imix.run import Run
+from imix.runtime.device import pick_device
 from imix.settings import Settings
 from imix.train.pretrain import pretrain
 
 # The paper's five-layer network, narrow enough for a laptop. Without augmentation both views of a digit are identical.
-PLAIN = Settings(
-    method="npair", mix="none", encoder="mlp:256-256-256-256-512", batch_size=64, epochs=40, temperature=0.5
+NPAIR = Settings(
+    method="npair", mix="none", encoder="mlp:256-256-256-256-512", batch_size=64, epochs=50, temperature=0.5
 )
-CONFIGURATIONS = {
-    "N-pair": PLAIN,
-    "N-pair + i-Mix": replace(PLAIN, mix="mixup"),
-}
-UNTRAINED = replace(PLAIN, epochs=1, lr=1e-12)  # random weights, but batch norm statistics of the data
+IMIX = replace(NPAIR, mix="cutmix", input_mix=2)
+FROM_SCRATCH = replace(NPAIR, method="supervised", batch_size=50, epochs=50)
+LABELS_PER_CLASS, DRAWS = 10, 5
+COLUMN = f"{LABELS_PER_CLASS} labels per class"
 NOTE = (
-    "Both configurations share all settings except the mixing. The settings were tuned on these test images, so the "
-    "absolute numbers are optimistic. Digits are easy: a linear classifier on the raw pixels does well. What matters "
-    "is the effect of i-Mix: without it, the linear accuracy is no better than that of the untrained network."
+    "Pretraining uses 1,297 digits without labels and without augmentation. The accuracy is that of 500 other digits, "
+    f"averaged over {DRAWS} draws of {LABELS_PER_CLASS} labels per class. Except for fine-tuning, networks are frozen "
+    "and a linear model is trained on their features. i-Mix is combined with InputMix, as in the paper if no "
+    "augmentation is known. On digits, InputMix without i-Mix is at least as good: 94.9 compared with 94.2 on held-out "
+    "training digits, with which the settings were chosen."
 )
 
 
 def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[RunGroup]:
-    """Pretrain and evaluate N-pair with and without i-Mix, print a table, and write run folders and report.html.
+    """Learn from unlabeled digits, classify with ten labels per class, print a table and write report.html.
 
     Parameters
     ----------
@@ -40,48 +49,76 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[RunGroup]
     seeds : int
         Number of runs per configuration.
     epochs : int, optional
-        Epochs of each run, 40 by default.
+        Epochs of pretraining, 50 by default.
 
     Returns
     -------
     list of RunGroup
-        N-pair, N-pair + i-Mix, and two baselines: the untrained network and the raw pixels.
+        Pixels, a network trained from scratch, N-pair, N-pair + i-Mix, and the latter fine-tuned.
     """
     if seeds < 1:
         raise InputError(f"`seeds` must be at least 1; got {seeds}")
     if out.exists() and not out.is_dir():
         raise InputError(f"`out` must be a folder; {str(out)!r} is a file")
     start = time.monotonic()
-    print("N-pair with and without i-Mix on digits, no augmentation; takes 1-2 minutes on two cores", flush=True)
-    digits = load("digits")
-    groups = []
-    for name, settings in CONFIGURATIONS.items():
-        settings = settings if epochs is None else replace(settings, epochs=epochs)
-        folder = name.lower().replace(" ", "").replace("+", "-")
+    print("1,297 unlabeled digits, then ten labels per class; takes about a minute on two cores", flush=True)
+    task = _Task(load("digits"))
+    groups = [
+        RunGroup("pixels, linear model", [], {COLUMN: [task.linear([nn.Flatten()])]}),
+        RunGroup("network trained from scratch", [], {COLUMN: [task.from_scratch(seed) for seed in range(seeds)]}),
+    ]
+    runs: list[Run] = []
+    for name, folder, settings in (("N-pair", "n-pair", NPAIR), ("N-pair + i-Mix with InputMix", "i-mix", IMIX)):
         runs = []
         for seed in range(seeds):
+            settings = replace(settings, seed=seed, epochs=NPAIR.epochs if epochs is None else epochs)
             path = out / f"{folder}-{seed}"
-            runs.append(pretrain(digits, replace(settings, seed=seed), out=path, overwrite=True, progress=False))
+            runs.append(pretrain(task.digits, settings, out=path, overwrite=True, progress=False))
             print(f"trained {name}, seed {seed}", flush=True)
-        groups.append(_evaluate(name, runs, digits))
-    untrained = [pretrain(digits, replace(UNTRAINED, seed=seed), progress=False) for seed in range(seeds)]
-    pixels = Run(nn.Sequential(nn.Flatten()), untrained[0].config)
-    baselines = [_evaluate("untrained network", untrained, digits), _evaluate("pixels", [pixels], digits)]
-    print(_table([*groups, *baselines]))
-    path = out / "report.html"
-    write_report(path, "i-Mix on digits, without augmentation", groups, baselines, NOTE, command="imix demo")
-    print(f"\n{NOTE}\n\nFinished in {time.monotonic() - start:.0f} s. Report: {path}")
-    return [*groups, *baselines]
-
-
-def _evaluate(name: str, runs: list[Run], digits: Data) -> RunGroup:
-    results = {protocol: [evaluate(run, digits, protocol) for run in runs] for protocol in ("linear", "knn")}
-    return RunGroup(name, runs, results)
-
-
-def _table(groups: list[RunGroup]) -> str:
-    protocols = list(groups[0].results)
-    lines = [f"{'test accuracy (%)':<24}" + "".join(f"{protocol:>16}" for protocol in protocols)]
+        groups.append(RunGroup(name, runs, {COLUMN: [task.linear([run.encoder]) for run in runs]}))
+    groups.append(RunGroup("the same, fine-tuned", [], {COLUMN: [task.fine_tuned(run) for run in runs]}))
+    print(f"\n{'test accuracy (%)':<32}{COLUMN:>20}")
     for group in groups:
-        lines.append(f"{group.name:<24}" + "".join(f"{group.formatted(protocol):>16}" for protocol in protocols))
-    return "\n".join(lines)
+        print(f"{group.name:<32}{group.formatted(COLUMN):>20}")
+    path = out / "report.html"
+    write_report(path, "Digits with ten labels per class", groups, NOTE, command="imix demo")
+    print(f"\n{NOTE}\n\nFinished in {time.monotonic() - start:.0f} s. Report: {path}")
+    return groups
+
+
+class _Task:
+    """Classify digits with a few labels per class, drawn several times."""
+
+    def __init__(self, digits: Data) -> None:
+        assert digits.test is not None
+        self.digits, self.device = digits, pick_device("auto")
+        samples = encode(nn.Flatten(), digits, self.device)
+        drawn = draw_labels(samples, LABELS_PER_CLASS, DRAWS, seed=0)
+        assert drawn is not None
+        self.rows, self.test_labels = drawn, samples.test_labels  # (draws, labels)
+        split = Split(drawn.shape[1], len(digits.test))
+        self.template = Result("linear", digits.name, {}, {}, split, labels_per_class=LABELS_PER_CLASS)
+
+    def linear(self, encoders: Sequence[nn.Module]) -> Result:
+        """Return the accuracy of linear models on frozen features, of one encoder or of one for each draw."""
+        outputs = []
+        for encoder, rows in zip(encoders, self.rows.chunk(len(encoders)), strict=True):
+            samples = encode(encoder, self.digits, self.device).standardized()
+            model = fit_linear(samples.train[rows], samples.labels[rows], samples.n_classes)
+            outputs.append(model(samples.test).softmax(2))
+        return with_metrics(self.template, torch.cat(outputs), self.test_labels)
+
+    def from_scratch(self, seed: int) -> Result:
+        """Return the accuracy of networks trained only with the labels of each draw."""
+        draws = [replace(self.digits, train=self.digits.train.take(rows.cpu())) for rows in self.rows]
+        settings = replace(FROM_SCRATCH, seed=seed)
+        encoders = [pretrain(draw, settings, progress=False).encoder for draw in draws]
+        print(f"trained {DRAWS} networks from scratch, seed {seed}", flush=True)
+        return self.linear(encoders)
+
+    def fine_tuned(self, run: Run) -> Result:
+        """Return the accuracy of the encoder fine-tuned with the labels of each draw."""
+        rows = {LABELS_PER_CLASS: self.rows}
+        (result,) = measure_fine_tuned(run, self.digits, self.device, self.template, 0, rows)
+        print(f"fine-tuned with {DRAWS} draws of labels, seed {run.settings.seed}", flush=True)
+        return result

@@ -42,5 +42,5 @@ def test_the_most_frequent_class_is_a_row_only_if_all_results_agree(run, tmp_pat
     for i, base in enumerate((run, with_config(run, "settings", temperature=0.7))):
         results = [make_result(name, protocol, majority=values[i]) for protocol, values in majorities.items()]
         runs.append(with_results(base, tmp_path / str(i), *results))
-    path = page.write_report(tmp_path / "r.html", "two", group_runs(runs), [], "", "", samples=10)
+    path = page.write_report(tmp_path / "r.html", "two", group_runs(runs), "", "", samples=10)
     assert "<th>most frequent class</th><td>40.0</td><td></td><td></td><td></td></tr>" in path.read_text()

@@ -110,7 +110,7 @@ def test_fifty_thousand_points_are_drawn_quickly(browser, tmp_path, monkeypatch)
     maps = [{"group": 0, "samples": "x", "x": x, "y": y, "neighbors": [[0]] * n}]
     monkeypatch.setattr(page, "_maps", lambda groups, max_samples: (maps, {"x": samples}))
     run = imix.pretrain(torch.randn(40, 5), replace(QUICK, epochs=1), progress=False)
-    path = page.write_report(tmp_path / "r.html", "many", [RunGroup("N-pair", [run])], [], "", "")
+    path = page.write_report(tmp_path / "r.html", "many", [RunGroup("N-pair", [run])], "", "")
     start = time.monotonic()
     view, errors = open_page(browser, path)
     assert time.monotonic() - start < 30

@@ -8,15 +8,17 @@ import pytest
 import imix
 from imix.evaluation import Split
 from imix.reports import page
-from imix.reports.groups import differences, format_setting, group_runs, run_description
+from imix.reports.groups import RunGroup, differences, format_setting, group_runs, run_description
 
 from .helpers import QUICK, columns_of, make_result, with_config, with_results
 
 pytestmark = pytest.mark.slow
 
 
-def n_highlighted(groups):
-    return sum(is_best for cells in page._results_table(groups, [])["rows"].values() for _, is_best in cells)
+def n_highlighted(groups, baselines=()):
+    """The number of highlighted results of groups; baselines do not count."""
+    rows = page._results_table(groups, baselines)["rows"]
+    return sum(is_best for group in groups for _, is_best in rows[group.name])
 
 
 def test_runs_that_differ_only_in_their_seed_form_one_group(runs):
@@ -123,6 +125,13 @@ def test_results_on_different_data_are_in_different_columns(run, tmp_path):
     groups = group_runs([first, second])
     assert columns_of(groups) == [["linear on a.csv"], ["linear on b.csv", "linear on a.csv"]]
     assert n_highlighted(groups) == 1
+
+
+def test_a_group_that_is_worse_than_a_baseline_is_not_highlighted():
+    low, high = ([make_result("a.csv", value=value)] for value in (0.5, 0.6))
+    groups = [RunGroup(name, [], {"linear": low}) for name in ("N-pair", "MoCo")]
+    assert n_highlighted(groups) == 2
+    assert n_highlighted(groups, [RunGroup("inputs", [], {"linear": high})]) == 0
 
 
 def test_results_with_different_hyperparameters_are_in_different_columns(run, tmp_path):

@@ -40,7 +40,7 @@ def test_the_page_has_the_standard_sections(report_path):
 
 def test_the_page_shows_data_options_that_differ(run, tmp_path):
     groups = group_runs([run, with_config(run, "data_settings", standardize="none", label=HOSTILE)])
-    text = page.write_report(tmp_path / "r.html", "two", groups, [], "", "", samples=10).read_text()
+    text = page.write_report(tmp_path / "r.html", "two", groups, "", "", samples=10).read_text()
     assert "<th>standardize</th><td>train</td><td>none</td>" in text
     assert "knn_every 0" in text and "no test" in text and "table 1 numeric" in text
     assert HOSTILE not in text

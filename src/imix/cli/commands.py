@@ -346,7 +346,7 @@ def bench(
 
 
 def demo(*, out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = None) -> None:
-    """Show the effect of i-Mix in two minutes: N-pair without and with i-Mix on digits, without augmentation.
+    """Learn from unlabeled digits and classify them with ten labels per class, in about a minute.
 
     Parameters
     ----------
@@ -355,7 +355,7 @@ def demo(*, out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = 
     seeds
         Number of runs per configuration.
     epochs
-        Epochs per run; by default 40.
+        Epochs of pretraining; by default 50.
     """
     from imix.demo import demo as run_demo
 

@@ -46,7 +46,6 @@ def write_report(
     path: Path,
     title: str,
     groups: list[RunGroup],
-    baselines: list[RunGroup],
     note: str,
     command: str,
     samples: int = 2000,
@@ -60,9 +59,8 @@ def write_report(
     title : str
         Heading of the page.
     groups : list of RunGroup
-        Groups to compare, each with at least one run; the best result of each column is highlighted.
-    baselines : list of RunGroup
-        Groups that are shown only as rows at the bottom of the results table.
+        Groups to compare, in the order of the results table; at least one has runs. Groups without runs are shown in
+        this table only. The best result of each column is highlighted.
     note : str
         Text below the results table.
     command : str
@@ -78,7 +76,9 @@ def write_report(
     import jinja2
     from plotly.offline import get_plotlyjs
 
-    groups, shared_baselines = split_baselines(groups)
+    groups, baselines = split_baselines(groups)
+    results = _results_table(groups, baselines)
+    groups = [group for group in groups if group.runs]
     maps, map_samples = _maps(groups, samples)
     content = {
         "groupColors": GROUP_COLORS,
@@ -97,7 +97,7 @@ def write_report(
         style=style,
         plotly=get_plotlyjs(),
         script=script,
-        results=_results_table(groups, [*baselines, *shared_baselines]),
+        results=results,
         note=note,
         evaluation_settings=_evaluation_settings(groups),
         settings=_settings(groups),
@@ -108,16 +108,17 @@ def write_report(
     return path
 
 
-def _results_table(groups: list[RunGroup], baselines: list[RunGroup]) -> dict[str, Any]:
-    """A row per group and a column per protocol; the best group of a column is highlighted."""
+def _results_table(groups: Sequence[RunGroup], baselines: Sequence[RunGroup]) -> dict[str, Any]:
+    """A row per group and a column per protocol; if there are several groups, the best row is highlighted."""
     columns = {column: results[0].is_distance for group in groups for column, results in group.results.items()}
-    best = []
+    all_rows, best = [*groups, *baselines], []
     for column, is_distance in columns.items():
-        means = {group.name: statistics.mean(group.values(column)) for group in groups if column in group.results}
+        means = {group.name: statistics.mean(group.values(column)) for group in all_rows if column in group.results}
         best_mean = min(means.values()) if is_distance else max(means.values())
-        best += [(name, column) for name, mean in means.items() if mean == best_mean and len(means) > 1]
+        if sum(column in group.results for group in groups) > 1:
+            best += [(name, column) for name, mean in means.items() if mean == best_mean]
     rows = {}
-    for group in (*groups, *baselines):
+    for group in all_rows:
         rows[group.name] = [(group.formatted(column), (group.name, column) in best) for column in columns]
     protocols = [result.protocol for group in groups for results in group.results.values() for result in results]
     return {
@@ -283,7 +284,7 @@ def report(
     else:
         title = f"Comparison of {len(groups)} configurations on {first.name}"
     folders = " ".join(str(run.path) for run in loaded if run.path is not None)
-    return write_report(out, title, groups, [], "", f"imix report {folders}", samples)
+    return write_report(out, title, groups, "", f"imix report {folders}", samples)
 
 
 def _finished_runs(runs: "Sequence[Run | str | Path]") -> "list[Run | str | Path]":
