@@ -1,4 +1,4 @@
-"""`imix demo`: unlabeled digits and ten labels per class, in about a minute on a laptop."""
+"""`imix demo`: unlabeled digits and ten labels per class, in one to two minutes on a laptop."""
 
 import time
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[RunGroup]
     if out.exists() and not out.is_dir():
         raise InputError(f"`out` must be a folder; {str(out)!r} is a file")
     start = time.monotonic()
-    print("1,297 unlabeled digits, then ten labels per class; takes about a minute on two cores", flush=True)
+    print("1,297 unlabeled digits, then ten labels per class; takes one to two minutes on two cores", flush=True)
     task = _Task(load("digits"))
     groups = [
         RunGroup("pixels, linear model", [], {COLUMN: [task.linear([nn.Flatten()])]}),

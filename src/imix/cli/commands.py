@@ -346,7 +346,7 @@ def bench(
 
 
 def demo(*, out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = None) -> None:
-    """Learn from unlabeled digits and classify them with ten labels per class, in about a minute.
+    """Learn from unlabeled digits and classify them with ten labels per class, in one to two minutes.
 
     Parameters
     ----------
