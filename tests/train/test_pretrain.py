@@ -161,7 +161,7 @@ def test_the_effective_batch_size_and_progress_are_printed(table, capsys):
     imix.pretrain(table[0], SMALL)
     stderr = capsys.readouterr().err
     assert "effective batch 16 = 1 rank(s) x 16" in stderr
-    assert "augmentation: masking 0.2" in stderr
+    assert "augmentation: resampling 0.3, masking 0.2" in stderr
     assert "training: 12 of 12 steps" in stderr
     assert "views/s" in stderr
 
