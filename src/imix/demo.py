@@ -118,7 +118,8 @@ class _Task:
 
     def fine_tuned(self, run: Run) -> Result:
         """Return the accuracy of the encoder fine-tuned with the labels of each draw."""
-        rows = {LABELS_PER_CLASS: self.rows}
-        (result,) = measure_fine_tuned(run, self.digits, self.device, self.template, 0, rows)
+        (result,) = measure_fine_tuned(
+            run, self.digits, self.device, self.template, seed=0, rows={LABELS_PER_CLASS: self.rows}
+        )
         print(f"fine-tuned with {DRAWS} draws of labels, seed {run.settings.seed}", flush=True)
         return result
