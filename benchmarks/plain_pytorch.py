@@ -30,7 +30,7 @@ from torch import Tensor, nn
 import imix
 from imix import losses
 from imix.data import Data, TensorSource, load
-from imix.demo import CONFIGURATIONS
+from imix.demo import NPAIR
 from imix.methods import ProjectionMethod
 from imix.mix import Mix
 
@@ -123,9 +123,8 @@ def compare_steps(device: torch.device, rounds: int) -> list[list[object]]:
     """Compare training steps on digits and on a table."""
     rows = []
     table = Data("table", TensorSource(torch.randn(1024, 30, generator=torch.Generator().manual_seed(0))))
-    demo_encoder = CONFIGURATIONS["N-pair"].encoder
     cases = (
-        ("digits, the demo's network", load("digits"), demo_encoder, [256, 256, 256, 256, 512], 64, 0.5, 0.0),
+        ("digits, the demo's network", load("digits"), NPAIR.encoder, [256, 256, 256, 256, 512], 64, 0.5, 0.0),
         ("a table, the default network", table, "small", [256, 256, 1024], 256, 0.2, 0.2),
     )
     for name, data, encoder, widths, batch, temperature, masking in cases:

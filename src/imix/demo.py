@@ -35,7 +35,7 @@ NOTE = (
     f"averaged over {DRAWS} draws of {LABELS_PER_CLASS} labels per class. Except for fine-tuning, networks are frozen "
     "and a linear model is trained on their features. i-Mix is combined with InputMix, as in the paper if no "
     "augmentation is known. On digits, InputMix without i-Mix is at least as good: 94.9 compared with 94.2 on held-out "
-    "training digits, with which the settings were chosen."
+    "training digits, with which mixing and epochs were chosen."
 )
 
 
@@ -118,7 +118,8 @@ class _Task:
 
     def fine_tuned(self, run: Run) -> Result:
         """Return the accuracy of the encoder fine-tuned with the labels of each draw."""
-        rows = {LABELS_PER_CLASS: self.rows}
-        (result,) = measure_fine_tuned(run, self.digits, self.device, self.template, 0, rows)
+        (result,) = measure_fine_tuned(
+            run, self.digits, self.device, self.template, seed=0, rows={LABELS_PER_CLASS: self.rows}
+        )
         print(f"fine-tuned with {DRAWS} draws of labels, seed {run.settings.seed}", flush=True)
         return result
