@@ -169,13 +169,13 @@ def test_the_effective_batch_size_and_progress_are_printed(table, capsys):
 def test_every_interface_trains_the_same_encoder(table, tmp_path):
     """Python, the command line, scikit-learn and a hand-written loop give the same weights."""
     np.save(tmp_path / "x.npy", table[0].numpy())
-    settings = replace(SMALL, masking=0, seed=int(np.random.RandomState(5).randint(2**31 - 1)))
+    settings = replace(SMALL, augment="none", seed=int(np.random.RandomState(5).randint(2**31 - 1)))
     run = imix.pretrain(table[0], settings, progress=False)
     flags = ["--epochs", 3, "--batch-size", 16, "--encoder", "mlp:16-16", "--device", "cpu", "--seed", settings.seed]
-    process = cli("pretrain", tmp_path / "x.npy", "--out", tmp_path / "run", *flags, "--queue", 40, "--masking", 0)
+    process = cli("pretrain", tmp_path / "x.npy", "--out", tmp_path / "run", *flags, "--queue", 40, "--augment", "none")
     output = process.communicate()
     assert process.returncode == 0, output
-    same = {"epochs": 3, "batch_size": 16, "encoder": "mlp:16-16", "device": "cpu", "masking": 0}
+    same = {"epochs": 3, "batch_size": 16, "encoder": "mlp:16-16", "device": "cpu", "masking": 0, "resampling": 0}
     estimator = imix.IMixTransformer(**same, random_state=5)
     estimator.fit(table[0].numpy())
     assert_same_weights(weights(run), imix.load_encoder(tmp_path / "run").state_dict())

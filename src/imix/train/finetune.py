@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from imix import files
+from imix.augment import compose
 from imix.augment.image import weak_crops
 from imix.batch import Batch, map_fields, to_float
 from imix.data import Data, Source, TensorSource
@@ -30,7 +31,7 @@ from imix.runtime.device import pick_device
 from imix.runtime.rng import epoch_order, isolated_rng, seed_all
 from imix.settings import FineTuning
 from imix.train.setup import build_method, build_mix
-from imix.train.views import Views, build_view, compose
+from imix.train.views import Views, build_view
 
 MAX_REFIT = 10_000  # up to this many labels, the model is trained again with the held-out ones
 MIN_GAIN = 1.0  # standard errors by which the held-out loss must improve
