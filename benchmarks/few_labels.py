@@ -1,14 +1,14 @@
-"""Few labels: classifiers on the columns of tables, against features trained without labels, and both together.
+"""Few labels on tables: classifiers on the columns, on features learned without labels, and on both together.
 
     python benchmarks/few_labels.py digits wine --out few.csv
     python benchmarks/few_labels.py tables/*.csv --label class --recipes default unmixed --out few.csv
 
 A table is one of scikit-learn's (digits, breast_cancer, wine, iris) or a file. For each seed a fifth of the rows is
 held out for testing, and the encoder is trained on the others without labels. `imix.evaluate` then trains the same
-classifiers on columns, features and both, with few labels per class and with all. Each result is a line of the CSV
-file; lines that it already has are not measured again.
+classifiers on columns, features and both, with few labels per class and with all labels. Each result is one line of the
+CSV file. Results that the file already contains are not measured again.
 
-The recipes differ in pretraining only: "default", "unmixed" (the same without i-Mix), "scarf" (N-pair with resampling
+The recipes differ only in pretraining: "default", "unmixed" (the same without i-Mix), "scarf" (N-pair with resampling
 0.6, temperature 1 and no mixing), and "masked" (predict the cells of a row from a copy in which some are resampled).
 """
 
@@ -46,7 +46,7 @@ FIELDS = (
 
 
 class MaskedPrediction(imix.methods.Method):
-    """Predict the cells of a row from a copy in which 30% of them have the value of another row."""
+    """Predict the cells of a row from a copy in which 30% of the cells come from other rows."""
 
     n_views = 1
 
@@ -75,7 +75,7 @@ def recipe_options(recipe: str, data: Data) -> dict[str, Any]:
 
 
 def load_table(name: str, label: str) -> Data:
-    """Load a table of scikit-learn, or a file."""
+    """Load one of scikit-learn's tables, or a file."""
     if Path(name).exists():
         return imix.data.load(name, imix.DataSettings(label=label))
     x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
@@ -117,11 +117,11 @@ def print_means(lines: list[dict[str, str]]) -> None:
 
 
 def main() -> None:
-    """Measure what the CSV file lacks, and print means."""
+    """Measure what is missing in the CSV file, and print means."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="+", help="names of scikit-learn's tables, or files")
     parser.add_argument("--label", default="class", help="label column of the files")
-    parser.add_argument("--settings", type=json.loads, default={}, help="JSON, such as {'epochs': 100}")
+    parser.add_argument("--settings", type=json.loads, default={}, help='JSON, such as {"epochs": 100}')
     parser.add_argument("--recipes", nargs="+", default=["default", "unmixed"])
     parser.add_argument("--labels-per-class", nargs="+", type=int, default=[10, 50, 250])
     parser.add_argument("--seeds", type=int, default=3)

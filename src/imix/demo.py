@@ -31,16 +31,16 @@ FROM_SCRATCH = replace(NPAIR, method="supervised", batch_size=50, epochs=50)
 LABELS_PER_CLASS, DRAWS = 10, 5
 COLUMN = f"{LABELS_PER_CLASS} labels per class"
 NOTE = (
-    "Pretraining uses 1,297 digits without labels and without augmentation. The accuracy is that of 500 other digits, "
-    f"averaged over {DRAWS} draws of {LABELS_PER_CLASS} labels per class. Except for fine-tuning, networks are frozen "
-    "and a linear model is trained on their features. i-Mix is combined with InputMix, as in the paper if no "
-    "augmentation is known. On digits, InputMix without i-Mix is at least as good: 94.9 compared with 94.2 on held-out "
-    "training digits, with which mixing and epochs were chosen."
+    "Pretraining uses 1,297 digits without labels and without augmentation. Accuracy is measured on 500 other digits "
+    f"and averaged over {DRAWS} draws of {LABELS_PER_CLASS} labels per class. Except in the fine-tuned row, it is that "
+    "of a linear model on the pixels or on the features of a frozen network. i-Mix is combined with InputMix, as in "
+    "the paper if no augmentation is known. On digits, InputMix without i-Mix is at least as good: 94.9 compared with "
+    "94.2 on the held-out training digits that were used to choose the mixing and the number of epochs."
 )
 
 
 def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[RunGroup]:
-    """Learn from unlabeled digits, classify with ten labels per class, print a table and write report.html.
+    """Learn from unlabeled digits, classify with ten labels per class, print a table, and write report.html.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[RunGroup]
     Returns
     -------
     list of RunGroup
-        Pixels, a network trained from scratch, N-pair, N-pair + i-Mix, and the latter fine-tuned.
+        Pixels, a network trained from scratch, N-pair, N-pair + i-Mix with InputMix, and the same fine-tuned.
     """
     if seeds < 1:
         raise InputError(f"`seeds` must be at least 1; got {seeds}")
@@ -100,7 +100,7 @@ class _Task:
         self.template = Result("linear", digits.name, {}, {}, split, labels_per_class=LABELS_PER_CLASS)
 
     def linear(self, encoders: Sequence[nn.Module]) -> Result:
-        """Return the accuracy of linear models on frozen features, of one encoder or of one for each draw."""
+        """Return the accuracy of linear models on the features of one frozen encoder, or of one encoder per draw."""
         outputs = []
         for encoder, rows in zip(encoders, self.rows.chunk(len(encoders)), strict=True):
             samples = encode(encoder, self.digits, self.device).standardized()

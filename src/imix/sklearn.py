@@ -51,7 +51,8 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     masking : float or None, default=None
         Probability that a cell of a view is set to 0. None means 0.2.
     resampling : float or None, default=None
-        Probability that a cell of a view is replaced by the same column of another row in the batch. None means 0.3.
+        Probability that a cell of a view is replaced with that column's value in another row of the batch. None means
+        0.3.
     augment_columns : tuple of str, default=()
         Columns that masking and resampling apply to, by name or type. Empty means all.
     columns : dict of str to str, optional

@@ -114,8 +114,8 @@ def evaluate(
     trees
         Whether the summary includes trees; by default for tables with up to 500 encoded columns.
     finetune
-        Add the encoder fine-tuned as by imix finetune, with its default options, to the summary. Takes longer than
-        other rows, because a model is trained for each draw of labels.
+        Add a row to the summary for the encoder fine-tuned as by imix finetune with default options. It takes longer
+        than the other rows, because a model is trained for each draw of labels.
     """
     from imix.evaluation import evaluate as run_evaluate
 
@@ -346,7 +346,7 @@ def bench(
 
 
 def demo(*, out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = None) -> None:
-    """Learn from unlabeled digits and classify them with ten labels per class, in one to two minutes.
+    """Learn from unlabeled digits, then classify digits with ten labels per class. Takes one to two minutes.
 
     Parameters
     ----------

@@ -146,8 +146,8 @@ def evaluate(
     trees : bool, optional
         Whether the summary includes trees. Default: for tables with up to 500 encoded columns.
     finetune : bool
-        Whether the summary includes the encoder fine-tuned as by `imix.finetune` with its default options. Takes
-        longer than other rows, because a model is trained for each draw of labels.
+        Whether the summary has a row for the encoder fine-tuned as by `imix.finetune` with default options. It takes
+        longer than the other rows, because a model is trained for each draw of labels.
     random_crops : bool
         Train the classifier of "linear-paper" on a new random view of each image in every epoch, as in the paper:
         shifted by up to 4 pixels and flipped, or cropped if images are larger than 64 pixels.
@@ -207,7 +207,7 @@ def evaluate(
     with temporarily_on(torch_device, encoder):
         if protocol is None:
             fine_tuned = None
-            if finetune:  # of the run, with the encoder that may have been restandardized
+            if finetune:  # starts from `encoder`, which may have been restandardized
                 fine_tuned = partial(
                     measure_fine_tuned, replace(run, encoder=encoder), dataset, torch_device, result, seed
                 )

@@ -1,4 +1,4 @@
-"""The row of the summary for which the encoder is fine-tuned instead of frozen."""
+"""The summary row of the fine-tuned encoder."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -26,7 +26,7 @@ def measure_fine_tuned(
 ) -> list[Result]:
     """Fine-tune the run's encoder as `imix.finetune` does, and return one result for each number of labels.
 
-    `rows` (D, n) are D draws of training samples, by number of labels; None stands for all training samples.
+    `rows` maps each number of labels to D draws of training samples, (D, n). None stands for all training samples.
     """
     assert data.test is not None
     assert data.test.labels is not None
@@ -34,7 +34,7 @@ def measure_fine_tuned(
     template = replace(template, protocol="finetune", hyperparameters=asdict(settings))
     everything = torch.arange(len(data.train))[None]
     draws = {n: everything if drawn is None else drawn.cpu() for n, drawn in rows.items()}
-    # Counted in samples and not in models, because a model takes longer the more samples it is trained on.
+    # Progress counts samples instead of models, because training time grows with the number of samples.
     progress, done = ProgressLine("fine-tuning", sum(drawn.numel() for drawn in draws.values()), "samples"), 0
     unit, results = "labels" if data.train.is_numeric else "labels per class", []
     for n, drawn in draws.items():

@@ -52,7 +52,7 @@ def measure_features(
 def with_metrics(result: Result, outputs: Tensor, test_labels: Tensor) -> Result:
     """Return `result` with the metrics of probabilities (D, m, C), or of numeric predictions (D, m, 1).
 
-    For D draws of labels the metrics are means; for one, they have bootstrap intervals.
+    The metrics are means over the D draws of labels. A single draw also has bootstrap intervals.
     """
     n_classes = outputs.shape[2]
     draws = [

@@ -16,8 +16,8 @@ from imix.probes.features import EncodedSource
 class Samples:
     """One representation of training samples (n, F) and test samples (m, F), with their labels.
 
-    Labels are classes; or numeric targets, if `n_classes` is 1. Without labels `n_classes` is 0. The first `n_inputs`
-    columns are inputs, if there are inputs and features.
+    Labels are classes; or numeric targets, if `n_classes` is 1. Without labels `n_classes` is 0. If inputs and features
+    are side by side, the first `n_inputs` columns are the inputs; otherwise `n_inputs` is 0.
     """
 
     train: Tensor

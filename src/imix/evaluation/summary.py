@@ -79,7 +79,7 @@ def summarize(
 ) -> Summary:
     """Measure every representation with all labels and with few. `template` holds what all results have in common.
 
-    `fine_tuned` returns the results of the fine-tuned encoder for draws of training samples, by number of labels.
+    `fine_tuned` measures the fine-tuned encoder. It takes the draws of training samples for each number of labels.
     """
     samples = representations["features"]
     rows = {n: draw_labels(samples, n, draws, seed) for n in labels_per_class}

@@ -13,7 +13,7 @@ MAX_CV_VALUES = 10_000_000  # cross-validation uses at most this many numbers: r
 MAX_CV_ROWS = 10_000
 MAX_ITERATIONS = 300
 HISTORY = 10  # gradients that L-BFGS keeps
-INPUT_SCALES = (1.0, 16.0)  # of inputs beside features; with 16, their penalty is 256 times smaller
+INPUT_SCALES = (1.0, 16.0)  # scales of inputs next to features; 16 makes their penalty 256 times smaller
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def fit_linear(
 ) -> LinearModel:
     """Fit a linear model to each of D training sets.
 
-    If x has inputs and features side by side, cross-validation also chooses whether both are penalized alike or the
-    inputs much less: a few good columns would be lost among hundreds of features.
+    If x contains inputs and features side by side, cross-validation also chooses whether the inputs are penalized like
+    the features or 256 times less. With the same penalty, a few good columns can be lost among hundreds of features.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def fit_linear(
     hyperparameters : Linear
         Strengths and folds.
     n_inputs : int
-        Number of leading columns of x that are inputs beside features.
+        Number of leading columns of x that are inputs, if features follow them; otherwise 0.
     """
     if not n_inputs:
         return _fit(x, y, n_classes, hyperparameters)[0]
@@ -91,7 +91,7 @@ def fit_linear(
 
 
 def _fit(x: Tensor, y: Tensor, n_classes: int, hyperparameters: Linear) -> tuple[LinearModel, Tensor]:
-    """Return the linear models of D training sets, and the loss of each in cross-validation, (D,)."""
+    """Return the linear models of D training sets and their cross-validation losses, (D,)."""
     n_values = n_classes * (4 * y.numel() + 3 * HISTORY * hyperparameters.folds * len(x) * x.shape[2])
     check_memory(x.element_size() * n_values, x.device, n_classes, "linear evaluation")
     strengths = sorted(hyperparameters.strengths)
@@ -127,7 +127,7 @@ def _cross_validate(
 ) -> Tensor:
     """Return the loss of each strength and training set, (S, D). All folds and sets are fitted at once.
 
-    The strengths after the first one that clearly no longer helps are left out.
+    Stops when the loss of every training set has increased twice in a row, so S may be less than the number given.
     """
     rows = min(MAX_CV_ROWS, max(500, MAX_CV_VALUES // x.shape[2]))
     fold = torch.stack([draw_folds(labels, hyperparameters.folds, hyperparameters.seed, rows) for labels in y])
@@ -171,7 +171,7 @@ def _minimize(
     Rotated samples x (D, n, R) with their eigenvalues (D, R), y (D, n), sample weights (D, K, n) and strength (D, K)
     give parameters (D, R + 1, K, C), whose last row is the bias, which is not regularized.
     """
-    total = weights.sum(2).clamp(min=1)  # (D, K); a single sample leaves a fold without any
+    total = weights.sum(2).clamp(min=1)  # (D, K); with a single sample, a fold has no training samples
     penalty = 1 / (strength * total)[:, None]  # (D, 1, K)
     # Along each axis the curvature is about eigenvalue / 4 + penalty; divide by its root, so that all are alike.
     unit = torch.cat([(eigenvalues[..., None] / 4 + penalty).rsqrt(), torch.full_like(penalty, 2)], 1)[..., None]

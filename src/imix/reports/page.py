@@ -59,8 +59,8 @@ def write_report(
     title : str
         Heading of the page.
     groups : list of RunGroup
-        Groups to compare, in the order of the results table; at least one has runs. Groups without runs are shown in
-        this table only. The best result of each column is highlighted.
+        Groups to compare, in the order of the results table. At least one must have runs; groups without runs appear
+        in this table only. The best result of each column is highlighted.
     note : str
         Text below the results table.
     command : str
@@ -109,7 +109,7 @@ def write_report(
 
 
 def _results_table(groups: Sequence[RunGroup], baselines: Sequence[RunGroup]) -> dict[str, Any]:
-    """A row per group and a column per protocol; if there are several groups, the best row is highlighted."""
+    """A row per group and a column per protocol. Highlights the best result if several groups have one."""
     columns = {column: results[0].is_distance for group in groups for column, results in group.results.items()}
     all_rows, best = [*groups, *baselines], []
     for column, is_distance in columns.items():

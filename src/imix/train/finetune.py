@@ -161,7 +161,7 @@ def _check_folder(folder: Path, run: Run, overwrite: bool) -> None:
 
 
 def has_small_rows(data: Data) -> bool:
-    """Whether samples are rows that are small enough to be inputs of the head, which is the default for them."""
+    """Whether samples are rows that are small enough to be passed to the head by default."""
     shape = data.train.shape
     return shape is not None and len(shape) == 1 and shape[0] <= MAX_INPUTS
 
@@ -169,10 +169,10 @@ def has_small_rows(data: Data) -> bool:
 def train_classifier(
     run: Run, data: Data, labeled: Source, settings: FineTuning, device: torch.device
 ) -> tuple[Classifier, list[dict[str, Any]]]:
-    """Fine-tune a copy of the run's encoder, and return the classifier or regressor and the metrics of its training.
+    """Fine-tune a copy of the run's encoder, and return the classifier or regressor and its training metrics.
 
-    `labeled` are the training samples of `data` that have a label; the others are used for `unlabeled_weight` only.
-    `include_inputs` must be set. Numbers are predicted in their own units.
+    `labeled` contains the training samples that have a label. `data` is used in full only with `unlabeled_weight`.
+    `include_inputs` must be set. Numeric targets are predicted in their original units.
     """
     trainer = _Trainer(run, data, labeled, settings, device)
     with isolated_rng(device):
@@ -227,7 +227,8 @@ class _Trainer:
         """Train on some rows, and return the model, its metrics and the last epoch.
 
         With `held_out` rows, training stops when their loss no longer improves, and the model is that of the best
-        epoch. That is 0, the linear classifier on frozen features, unless the improvement exceeds its standard error.
+        epoch. This is epoch 0, the linear model, unless the loss improves by more than the standard error of the
+        improvement.
         """
         settings, model = self.settings, self.start(rows)
         groups = [
