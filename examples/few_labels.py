@@ -5,12 +5,13 @@
 
 Digits as rows of 64 numbers: 1,257 unlabeled rows to learn features, five labels per class to train the classifier, and
 the other rows for testing. Features are learned by N-pair contrastive learning, first without augmentation, then with
-the default for rows: cells are masked with probability 0.2 and resampled from other rows with probability 0.3. Prints test accuracies, mean and standard deviation over three seeds.
+the default for rows: cells are masked with probability 0.2 and resampled from other rows with probability 0.3. Prints
+test accuracies, mean and standard deviation over three seeds.
 
 Without augmentation, contrastive learning is far worse than the pixels, and i-Mix recovers most of the difference. With
 augmentation, i-Mix adds nothing here: the features are about as good as the pixels after these few epochs, and four
-points better after 30 (two seeds). Network and temperature are those of `imix demo`, which were tuned on test digits. Batch
-size and epochs were chosen for speed, after trying a dozen settings, some of them on these splits.
+points better after 30 (two seeds). Network and temperature are those of `imix demo`, which were tuned on test digits.
+Batch size and epochs were chosen for speed, after trying a dozen settings, some of them on these splits.
 """
 
 import argparse
