@@ -66,6 +66,7 @@ def test_without_arguments_the_help_is_printed(run_cli):
     assert all(word in out for word in (*COMMANDS, "--version"))
 
 
+@pytest.mark.slow
 def test_a_csv_file_with_strings_and_missing_values(run_cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kinds = ["cat", "dog", "fox"]

@@ -48,6 +48,7 @@ def test_labels_of_arrays_with_fractions_are_numeric_targets():
         imix.data.load(torch.randn(2, 2), labels=[0.5, np.inf])
 
 
+@pytest.mark.slow
 def test_numeric_targets_are_evaluated_by_regression(run):
     summary = imix.evaluate(run, labels_per_class=(20,), draws=2)
     linear = summary.find("inputs", "linear")
@@ -59,6 +60,7 @@ def test_numeric_targets_are_evaluated_by_regression(run):
     assert imix.evaluate(run, protocol="knn").metric == "r2"
 
 
+@pytest.mark.slow
 def test_the_summary_measures_a_fine_tuned_regressor_in_the_units_of_the_target(run):
     summary = imix.evaluate(run, labels_per_class=(20,), draws=2, trees=False, finetune=True)
     tuned, linear = summary.find("features", "finetune"), summary.find("inputs + features", "linear")

@@ -201,6 +201,7 @@ def test_options_that_do_not_apply_are_rejected(run):
         imix.evaluate(run, "voc", "detection", data_dir=".", inputs=True)
 
 
+@pytest.mark.slow
 def test_no_test_samples_are_held_out_of_data_whose_labels_were_trained_on(tmp_path, monkeypatch):
     rows, classes = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 2
     columns = {f"c{i}": rows[:, i] for i in range(4)}

@@ -11,6 +11,8 @@ from imix.evaluation.summary import draw_labels
 from imix.probes.metrics import classification_metrics
 from tests.probes.helpers import CPU, QUICK, blobs
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = {"labels_per_class": (5,), "draws": 2, "trees": False, "device": "cpu"}
 
 

@@ -14,6 +14,8 @@ from imix.evaluation.summary import draw_labels
 from imix.files import read_jsonl
 from tests.probes.helpers import QUICK, blobs
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):

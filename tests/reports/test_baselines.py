@@ -1,10 +1,14 @@
 """Baseline rows of the results table."""
 
+import pytest
+
 from imix.reports import page
 from imix.reports.baselines import split_baselines
 from imix.reports.groups import RunGroup, group_runs
 
 from .helpers import columns_of, make_result, with_config, with_results
+
+pytestmark = pytest.mark.slow
 
 
 def test_inputs_are_compared_with_features_evaluated_with_the_same_hyperparameters(run, tmp_path):

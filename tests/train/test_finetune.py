@@ -16,6 +16,7 @@ from imix.settings import FineTuning
 from imix.train import finetune as module
 from tests.probes.helpers import QUICK, blobs
 
+pytestmark = pytest.mark.slow
 QUICK_TUNING = {"epochs": 3, "device": "cpu"}
 
 
