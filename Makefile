@@ -14,7 +14,7 @@ demo: $(VENV)/.installed
 	$(BIN)/imix demo
 
 quick: lint
-	$(PYTEST) -n 2 --dist loadfile --ignore tests/chaos -m 'not slow and not subprocess and not full and not gpu'
+	$(PYTEST) tests -n 2 --dist loadfile --ignore tests/chaos -m 'not slow and not subprocess and not full and not gpu'
 
 test: lint
 	$(BIN)/mypy
