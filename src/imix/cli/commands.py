@@ -108,7 +108,7 @@ def evaluate(
         Column of a table with numbers or dates. The latest fifth of the samples is held out. Only for data without
         test samples.
     labels_per_class
-        Numbers of labels per class in the summary, besides all labels.
+        Numbers of labels per class in the summary, in addition to all labels.
     draws
         Number of random draws of these labels.
     trees

@@ -140,7 +140,7 @@ def evaluate(
     time : str or array of shape (N,), optional
         A column of the table, or the values themselves: numbers or dates. The latest fifth is held out.
     labels_per_class : sequence of int
-        Numbers of labels per class with which the summary trains classifiers, besides all labels.
+        Numbers of labels per class with which the summary trains classifiers, in addition to all labels.
     draws : int
         Number of random draws of these labels.
     trees : bool, optional
