@@ -16,6 +16,7 @@ DOCS = Path(__file__).parent
 SECTIONS = {
     "Training": [
         "imix.train.pretrain.pretrain",
+        "imix.train.callbacks.TrainingState",
         "imix.settings.Settings",
         "imix.settings.DataSettings",
         "imix.run.folder.Run",
@@ -34,6 +35,7 @@ SECTIONS = {
         "imix.probes.predict.predict",
         "imix.probes.predict.Predictions",
         "imix.probes.embed.embed",
+        "imix.probes.embedder.Embedder",
         "imix.run.stored_encoder.load_encoder",
         "imix.run.export.export",
         "imix.sklearn.IMixTransformer",
@@ -65,6 +67,7 @@ SECTIONS = {
         "imix.encoders.heads.build_head",
     ],
     "Augmentation": [
+        "imix.augment.per_sample.per_sample",
         "imix.augment.tabular.Masking",
         "imix.augment.tabular.Resampling",
         "imix.augment.image.cifar",

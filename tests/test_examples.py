@@ -10,6 +10,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py"))
+REQUIRED_PACKAGES = {"lightning_module.py": "lightning", "log_to_mlflow.py": "mlflow"}
 # Pairs of line labels: the number after the first label must be greater than the number after the second. Only
 # differences that are far larger than what rounding or another seed can change are listed.
 EXPECTED_ORDER = {
@@ -30,8 +31,8 @@ def number_after(label: str, output: str) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_an_example_runs_prints_a_number_and_leaves_no_files_behind(name, tmp_path):
-    if name == "lightning_module.py":
-        pytest.importorskip("lightning")
+    if name in REQUIRED_PACKAGES:
+        pytest.importorskip(REQUIRED_PACKAGES[name])
     before = sorted(path.name for path in EXAMPLES.iterdir())
     # The working folder, the home folder and the temporary folder are the same. It must be empty afterwards, except for
     # the compiler's cache, a folder that torch creates together with the first optimizer.

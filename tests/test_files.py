@@ -3,8 +3,9 @@
 import os
 import subprocess
 import sys
+import time
 
-from imix.files import write_text
+from imix.files import write_atomically, write_text
 
 
 def test_processes_can_write_the_same_file_concurrently(tmp_path):
@@ -26,3 +27,40 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path):
     write_text(tmp_path / "page", "complete")
     assert not (tmp_path / f".{finished.pid}.page.unfinished").exists()
     assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_a_clock_that_jumps_does_not_remove_a_file_that_is_being_written(tmp_path, monkeypatch):
+    def write_while_the_clock_jumps(file):
+        for years in (30, -30):
+            now = time.time() + years * 365 * 86_400
+            monkeypatch.setattr(time, "time", lambda now=now: now)
+            write_text(tmp_path / "other", "complete")
+        file.write(b"complete")
+
+    write_atomically(tmp_path / "page", write_while_the_clock_jumps)
+    assert (tmp_path / "page").read_text() == "complete"
+
+
+def test_temporary_files_are_removed_as_soon_as_their_process_is_gone(tmp_path):
+    script = f"""
+import os, pathlib, signal, sys
+from imix.files import write_atomically
+path = pathlib.Path({str(tmp_path)!r}) / sys.argv[1]
+write_atomically(path, lambda file: (file.write(b"half"), file.flush(), print(flush=True), signal.pause()))
+"""
+    writers = [
+        subprocess.Popen([sys.executable, "-c", script, name], stdout=subprocess.PIPE) for name in ("dead", "alive")
+    ]
+    for writer in writers:
+        writer.stdout.readline()
+    temporary = {path.name.split(".")[2]: path for path in tmp_path.iterdir()}
+    for path in temporary.values():
+        os.utime(path, (0, 0))
+    os.mkfifo(tmp_path / ".pipe.unfinished")
+    writers[0].kill()
+    writers[0].wait()
+    write_text(tmp_path / "page", "complete")
+    assert not temporary["dead"].exists()
+    assert temporary["alive"].exists()
+    writers[1].kill()
+    writers[1].wait()

@@ -231,3 +231,15 @@ def test_fits_in_parallel_threads_equal_a_single_fit():
     )
     for features in results:
         np.testing.assert_array_equal(features, expected)
+
+
+@pytest.mark.parametrize("kind", ["masked", "nullable"])
+def test_masked_and_null_targets_mean_no_label(kind):
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.tile([0, 1, 9, 1], 10)
+    if kind == "masked":
+        labels = np.ma.array(y, mask=y == 9)
+    else:
+        labels = pandas.array(y, dtype="Int64")
+        labels[y == 9] = None
+    transformer = imix.IMixTransformer(epochs=1, random_state=0)
+    assert list(imix.IMixClassifier(transformer, epochs=1, random_state=0).fit(X, labels).classes_) == [0, 1]

@@ -7,6 +7,7 @@ from . import losses as losses
 from . import methods as methods
 from . import reproduce as reproduce
 from ._version import __version__ as __version__
+from .augment.per_sample import per_sample as per_sample
 from .errors import InputError as InputError
 from .errors import Interrupted as Interrupted
 from .errors import RunFolderBusy as RunFolderBusy
@@ -26,6 +27,7 @@ from .mix import InputMix as InputMix
 from .mix import Mix as Mix
 from .mix import MixUp as MixUp
 from .probes.embed import embed as embed
+from .probes.embedder import Embedder as Embedder
 from .probes.predict import predict as predict
 from .reports import draw_map as draw_map
 from .reports import report as report
@@ -39,5 +41,6 @@ from .sklearn import IMixClassifier as IMixClassifier
 from .sklearn import IMixRegressor as IMixRegressor
 from .sklearn import IMixTransformer as IMixTransformer
 from .train.bench import bench as bench
+from .train.callbacks import TrainingState as TrainingState
 from .train.finetune import finetune as finetune
 from .train.pretrain import pretrain as pretrain

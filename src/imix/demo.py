@@ -15,6 +15,7 @@ from imix.evaluation.fine_tuned import measure_fine_tuned
 from imix.evaluation.protocols import with_metrics
 from imix.evaluation.samples import encode
 from imix.evaluation.summary import draw_labels
+from imix.output import print_message, print_result
 from imix.probes.linear import fit_linear
 from imix.reports import RunGroup, write_report
 from imix.run import Run
@@ -61,7 +62,7 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[RunGroup]
     if out.exists() and not out.is_dir():
         raise InputError(f"`out` must be a folder; {str(out)!r} is a file")
     start = time.monotonic()
-    print("1,297 unlabeled digits, then ten labels per class; takes one to two minutes on two cores", flush=True)
+    print_message("1,297 unlabeled digits, then ten labels per class; takes one to two minutes on two cores")
     task = _Task(load("digits"))
     groups = [
         RunGroup("pixels, linear model", [], {COLUMN: [task.linear([nn.Flatten()])]}),
@@ -74,15 +75,14 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[RunGroup]
             settings = replace(settings, seed=seed, epochs=NPAIR.epochs if epochs is None else epochs)
             path = out / f"{folder}-{seed}"
             runs.append(pretrain(task.digits, settings, out=path, overwrite=True, progress=False))
-            print(f"trained {name}, seed {seed}", flush=True)
+            print_message(f"trained {name}, seed {seed}")
         groups.append(RunGroup(name, runs, {COLUMN: [task.linear([run.encoder]) for run in runs]}))
     groups.append(RunGroup("the same, fine-tuned", [], {COLUMN: [task.fine_tuned(run) for run in runs]}))
-    print(f"\n{'test accuracy (%)':<32}{COLUMN:>20}")
-    for group in groups:
-        print(f"{group.name:<32}{group.formatted(COLUMN):>20}")
+    table = [f"{group.name:<32}{group.formatted(COLUMN):>20}" for group in groups]
+    print_result("", f"{'test accuracy (%)':<32}{COLUMN:>20}", *table)
     path = out / "report.html"
     write_report(path, "Digits with ten labels per class", groups, NOTE, command="imix demo")
-    print(f"\n{NOTE}\n\nFinished in {time.monotonic() - start:.0f} s. Report: {path}")
+    print_result("", NOTE, "", f"Finished in {time.monotonic() - start:.0f} s. Report: {path}")
     return groups
 
 
@@ -113,7 +113,7 @@ class _Task:
         draws = [replace(self.digits, train=self.digits.train.take(rows.cpu())) for rows in self.rows]
         settings = replace(FROM_SCRATCH, seed=seed)
         encoders = [pretrain(draw, settings, progress=False).encoder for draw in draws]
-        print(f"trained {DRAWS} networks from scratch, seed {seed}", flush=True)
+        print_message(f"trained {DRAWS} networks from scratch, seed {seed}")
         return self.linear(encoders)
 
     def fine_tuned(self, run: Run) -> Result:
@@ -121,5 +121,5 @@ class _Task:
         (result,) = measure_fine_tuned(
             run, self.digits, self.device, self.template, seed=0, rows={LABELS_PER_CLASS: self.rows}
         )
-        print(f"fine-tuned with {DRAWS} draws of labels, seed {run.settings.seed}", flush=True)
+        print_message(f"fine-tuned with {DRAWS} draws of labels, seed {run.settings.seed}")
         return result

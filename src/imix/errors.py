@@ -77,6 +77,19 @@ def first_line(error: Exception) -> str:
     return line if len(line) <= MAX_MESSAGE_LENGTH else f"{line[:MAX_MESSAGE_LENGTH]} ..."
 
 
+def out_of_memory(error: Exception) -> str | None:
+    """Return the reason if memory could not be allocated ("" if unknown), or None for other errors.
+
+    On a CPU, torch raises a plain RuntimeError.
+    """
+    for allocator in ("DefaultCPUAllocator: ", "Storage size calculation"):
+        if isinstance(error, RuntimeError) and allocator in str(error):
+            return first_line(error).split("DefaultCPUAllocator: ")[-1]
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's, for a GPU
+        return first_line(error) if str(error) else ""
+    return None
+
+
 def did_you_mean(word: str, candidates: Sequence[str]) -> str:
     """Suggest the candidates most similar to a misspelled word, ignoring case; empty if none is similar.
 

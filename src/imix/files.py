@@ -1,10 +1,8 @@
 """Atomic file writes, JSON Lines files, and folder locks. Imports no torch."""
 
 import fcntl
-import glob
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,8 +10,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from imix.errors import InputError, storage_errors
+from imix.output import print_message
 
-STALE_SECONDS = 3600.0  # a temporary file that has not changed for this long is no longer being written
+UNLOCKED_SECONDS = 10.0  # a temporary file is locked well before this age
+STALE_SECONDS = 3600.0  # without locks, a temporary file that has not changed for this long is no longer being written
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object], size: int | None = None) -> None:
@@ -24,32 +24,47 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], size: int 
     """
     temporary = path.with_name(f".{os.getpid()}.{path.name}.unfinished")
     with storage_errors(path, size):
-        for leftover in path.parent.glob(f".*.{glob.escape(path.name)}.unfinished"):
-            with suppress(FileNotFoundError):  # another process removed it
-                if time.time() - leftover.lstat().st_mtime > STALE_SECONDS:
+        for leftover in path.parent.glob(".*.unfinished"):
+            with suppress(OSError):  # another process removed it
+                if _is_abandoned(leftover):
                     leftover.unlink()
         try:
             with open(temporary, "wb") as file:
+                with suppress(OSError):  # a file system without locks
+                    fcntl.flock(file, fcntl.LOCK_EX)
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+                os.replace(temporary, path)  # while it is locked
         except BaseException:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)  # free the space: the disk may be full
             raise
 
 
+def _is_abandoned(temporary: Path) -> bool:
+    """Whether the process that wrote a temporary file is gone, so that no process holds the lock on it."""
+    age = time.time() - temporary.lstat().st_mtime
+    with open(os.open(temporary, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe must not block
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return age > STALE_SECONDS
+    return age > UNLOCKED_SECONDS
+
+
 @contextmanager
-def locked(folder: Path, wait: bool = True) -> Iterator[None]:
-    """Hold an exclusive lock on a folder, which the system releases if the process dies.
+def locked(folder: Path, wait: bool = True, shared: bool = False) -> Iterator[None]:
+    """Hold a lock on a folder, exclusive unless `shared`, which the system releases if the process dies.
 
     With `wait=False`, raise BlockingIOError if another process holds the lock. On a file system without locks, this
     does nothing.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except OSError as error:
         if isinstance(error, BlockingIOError):
             os.close(descriptor)
@@ -89,15 +104,15 @@ def write_jsonl(path: Path, records: list[dict[str, Any]]) -> None:
     write_text(path, "".join(json.dumps(record) + "\n" for record in records))
 
 
-def append_jsonl(path: Path, record: dict[str, Any]) -> None:
-    """Append a JSON record as a line; an incomplete last line is terminated first."""
-    line = (json.dumps(record) + "\n").encode()
-    with storage_errors(path, len(line)), open(path, "ab+", buffering=0) as file:
+def append_jsonl(path: Path, *records: dict[str, Any]) -> None:
+    """Append JSON records as lines, in one write; an incomplete last line is terminated first."""
+    lines = "".join(json.dumps(record) + "\n" for record in records).encode()
+    with storage_errors(path, len(lines)), open(path, "ab+", buffering=0) as file:
         if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
-            line = line if file.read(1) == b"\n" else b"\n" + line
-        while line:  # a nearly full disk may accept only part of it
-            line = line[file.write(line) or 0 :]
+            lines = lines if file.read(1) == b"\n" else b"\n" + lines
+        while lines:  # a nearly full disk may accept only part of it
+            lines = lines[file.write(lines) or 0 :]
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
@@ -113,7 +128,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
         if isinstance(record, dict):
             records.append(record)
         elif line:
-            print(f"{path}: skipped line {number}, which is damaged", file=sys.stderr)
+            print_message(f"{path}: skipped line {number}, which is damaged")
     return records
 
 
@@ -124,7 +139,7 @@ def read_metrics(path: Path, up_to_step: int | None = None) -> list[dict[str, An
     for record in read_jsonl(path):
         is_numeric = all(isinstance(value, int | float) for value in record.values())
         if not is_numeric or not {"step", "epoch", "loss"} <= record.keys():
-            print(f"{path}: skipped a line that is not a training record", file=sys.stderr)
+            print_message(f"{path}: skipped a line that is not a training record")
         elif last_step < record["step"] and (up_to_step is None or record["step"] <= up_to_step):
             records.append(record)
             last_step = record["step"]

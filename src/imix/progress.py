@@ -1,7 +1,8 @@
 """Progress messages for long-running work."""
 
-import sys
 import time
+
+from imix.output import print_message
 
 INTERVAL_SECONDS = 10.0  # seconds between messages
 
@@ -46,7 +47,7 @@ class ProgressLine:
         done_before, since = self.first_call
         if self.total > done > done_before:
             parts.append(f"{format_duration((now - since) / (done - done_before) * (self.total - done))} left")
-        print(", ".join(filter(None, parts)), file=sys.stderr, flush=True)
+        print_message(", ".join(filter(None, parts)))
 
 
 def format_duration(seconds: float) -> str:

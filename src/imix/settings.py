@@ -7,6 +7,7 @@ import functools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -78,9 +79,9 @@ class Settings:
     """Use both views of moco and byol as anchors and as keys, at twice the cost. The paper uses one direction."""
 
     augment: Literal["cifar", "imagenet", "audio", "none"] | None = None
-    """Augmentations. For color images: cifar (crop, flip, color jitter, grayscale) or imagenet (the same plus blur).
-    For audio: audio (amplitude, speed, stretch, shift, noise). none disables them. Default: cifar for CIFAR and for
-    folders of images up to 64 pixels, imagenet for folders of larger images, audio for audio."""
+    """Augmentations. For images: cifar (crop, flip, color jitter, grayscale) or imagenet (the same plus blur); color
+    jitter and grayscale need three channels. For audio: audio (amplitude, speed, stretch, shift, noise). none disables
+    them. Default: cifar for CIFAR and for image files up to 64 pixels, imagenet for larger ones, audio for audio."""
     masking: float | None = None
     """Probability of setting a cell of a view to 0; the columns of a category are masked together. Default: 0.2 for the
     rows of a table or array, as in the paper's tabular experiments, and 0 for other data."""
@@ -92,7 +93,12 @@ class Settings:
 
     encoder: str = "small"
     """Encoder: small; mlp or mlp:256-256-1024 (layer widths), with :bn for batch normalization and ReLU after the
-    column embeddings; resnet18, 34, 50, 101 or 152, with :small or :standard for the stem; timm:NAME (extra: timm)."""
+    column embeddings; resnet18, 34, 50, 101 or 152, with :small or :standard for the stem; timm:NAME, or
+    timm:NAME.TAG with pretrained weights (extra: timm)."""
+    init: str | None = None
+    """Weights to start from instead of random ones: a run folder (which also sets the default encoder); a .safetensors,
+    .pt or .pth file with a state dict; or the name of torchvision weights, such as ResNet18_Weights.IMAGENET1K_V1.
+    A resumed run ignores it."""
     head: Literal["mlpbn", "mlpbn1", "mlp", "linear"] | None = None
     """Projection head. Default: mlpbn1 for moco and byol, mlpbn for the other methods."""
     predictor: Literal["mlpbn", "mlpbn1", "mlp", "linear"] | None = None
@@ -110,13 +116,23 @@ class Settings:
     """Learning rate for a batch size of 256, scaled by batch_size / 256. Default: 0.125 for sgd, 0.001 for adamw."""
     weight_decay: float = 1e-4
     """Weight decay, applied to all parameters including biases and batch normalization."""
-    schedule: Literal["cosine", "step", "constant"] = "cosine"
-    """Learning rate schedule, updated every epoch: cosine (decay to 0), step (times 0.1 at milestones) or constant."""
+    schedule: Literal["cosine", "step", "constant", "wsd"] = "cosine"
+    """Learning rate schedule, updated every epoch: cosine (decay to 0), step (times 0.1 at milestones), constant, or
+    wsd (warmup, stable, linear decay at the end). A wsd run can be made longer later: resume it with more epochs."""
     milestones: tuple[int, ...] = ()
     """Epochs at which the step schedule decays. Default: 60% and 80% of the epochs."""
+    decay: int | None = None
+    """Epochs of the decay at the end of the wsd schedule. Default: a fifth of the epochs."""
     warmup: int | None = None
-    """Epochs of linear learning rate warmup. Default: 10 for more than 500 epochs, otherwise 5, at most half of
-    the epochs."""
+    """Epochs of linear learning rate warmup. Default: 10 for more than 500 epochs (5 for wsd), otherwise 5, at most
+    half of the epochs."""
+    keep_best: Literal["knn", "effective_rank", "alignment"] | None = None
+    """Measure the encoder after every epoch and keep the best one beside the last, as best_encoder.safetensors in the
+    run folder. knn: accuracy on a held-out fifth of the training labels, never on the test set; effective_rank (higher
+    is better) or alignment (lower is better) of a fixed batch need no labels."""
+    patience: int = 0
+    """Stop after this many epochs without a better encoder by `keep_best`, with schedule constant or wsd. 0 disables
+    it."""
 
     seed: int = 0
     """Random seed. A run is determined by its seed."""
@@ -144,6 +160,8 @@ class Settings:
     def __post_init__(self) -> None:
         if isinstance(self.augment_columns, str):
             object.__setattr__(self, "augment_columns", (self.augment_columns,))
+        if isinstance(self.init, Path):
+            object.__setattr__(self, "init", str(self.init))
         if not isinstance(self.encoder, str):
             raise InputError(
                 f"`encoder` must be a name (pass a module as pretrain(..., encoder=module)); got {self.encoder!r}"
@@ -154,10 +172,18 @@ class Settings:
                 raise InputError(f"`{name}` must be above 0; got {getattr(self, name)}")
         if self.warmup is not None and not 0 <= self.warmup < self.epochs:
             raise InputError(f"`warmup` must be at least 0 and less than `epochs={self.epochs}`; got {self.warmup}")
+        if self.decay is not None and not 0 < self.decay < self.epochs:
+            raise InputError(f"`decay` must be above 0 and less than `epochs={self.epochs}`; got {self.decay}")
+        if self.schedule == "wsd" and self.warmup and self.warmup >= self.decay_start:
+            raise InputError(
+                f"`warmup` must be less than {self.decay_start}, where the decay starts; got {self.warmup}"
+            )
+        if self.patience and (self.keep_best is None or self.schedule not in ("constant", "wsd")):
+            raise InputError("`patience` needs `keep_best`, and `schedule='constant'` or `schedule='wsd'`")
         for name in ("masking", "resampling", "momentum"):
             if getattr(self, name) is not None and not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"`{name}` must be between 0 and 1; got {getattr(self, name)}")
-        for name in ("input_mix", "weight_decay", "knn_every", "seed", "checkpoint_minutes"):
+        for name in ("input_mix", "weight_decay", "patience", "knn_every", "seed", "checkpoint_minutes"):
             if getattr(self, name) < 0:
                 raise InputError(f"`{name}` must be at least 0; got {getattr(self, name)}")
 
@@ -165,6 +191,11 @@ class Settings:
     def supervised(self) -> bool:
         """Whether the method needs labels."""
         return self.method in SUPERVISED
+
+    @property
+    def decay_start(self) -> int:
+        """Number of epochs before the decay of the wsd schedule."""
+        return self.epochs - (self.decay or max(1, self.epochs // 5))
 
     def unused_settings(self, user_supplied: Collection[str] = ()) -> list[str]:
         """List the settings that differ from their default but have no effect.
@@ -185,6 +216,7 @@ class Settings:
         unused += MIX_SETTINGS if "mix" in user_supplied or self.mix == "none" else ()
         unused += AUGMENT_SETTINGS if "augment" in user_supplied else ()
         unused += () if self.schedule == "step" else ("milestones",)
+        unused += () if self.schedule == "wsd" else ("decay",)
         defaults = Settings()
         names = dict.fromkeys((*user_supplied, *unused))  # without duplicates
         return [name for name in names if getattr(self, name) != getattr(defaults, name)]
@@ -205,16 +237,24 @@ class DataSettings:
     columns: dict[str, str] = field(default_factory=dict)
     """Kinds of columns of a table, if the inferred kinds are wrong: NAME KIND NAME KIND ..., where KIND is numeric,
     boolean, categorical, datetime or drop."""
+    missing_label: str | None = None
+    """Label that means "no label", such as -1. Missing values always mean that."""
     header: Literal["auto", "yes", "no"] = "auto"
     """Whether the first line of a CSV file contains the column names. auto: yes, unless all values are numbers other
     than 0, 1, 2, ..."""
     test: str | None = None
     """File or folder with the test samples."""
+    path_column: str | None = None
+    """Column of a table with the image or audio files that are the samples: their paths, relative to the folder of the
+    table, or their bytes."""
     fraction: float = 1.0
     """Fraction of the training samples to use, stratified by class if there are labels."""
     image_size: int | None = None
     """Size in pixels to which images from a folder are resized. Default: their size if all are squares of one size up
     to 224; otherwise the largest of 32, 64, 128 and 224 that at least half of the images reach."""
+    channels: int | None = None
+    """Number of channels of images from files: 1 (gray), 3 (RGB) or 4 (RGB and opacity). Default: 1 if all images are
+    gray with more than 8 bits (their range is then kept), otherwise 3."""
     seconds: float | None = None
     """Length of audio clips in seconds. Longer clips are cropped to their middle, shorter ones are padded with silence.
     Default: the 90th percentile of the clip lengths, at most 10."""
@@ -230,7 +270,8 @@ class DataSettings:
     """Folder that contains the files of a named data set."""
 
     def __post_init__(self) -> None:
-        for name in ("label", "test", "data_dir"):  # names of columns may be integers; others may be a Path
+        names = ("label", "missing_label", "path_column", "test", "data_dir")
+        for name in names:  # an integer or a Path is also a name
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, str(getattr(self, name)))
         _check_types(self)
@@ -242,6 +283,8 @@ class DataSettings:
         for name in ("image_size", "seconds", "sample_rate", "n_mels"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise InputError(f"`{name}` must be above 0; got {getattr(self, name)}")
+        if self.channels not in (None, 1, 3, 4):
+            raise InputError(f"`channels` must be 1, 3 or 4; got {self.channels}")
         for name, kind in self.columns.items():
             if kind not in COLUMN_KINDS:
                 raise InputError(f"unknown kind {kind!r} for column {name!r}; choose from {', '.join(COLUMN_KINDS)}")
@@ -321,6 +364,8 @@ def _checked(name: str, hint: Any, value: Any) -> Any:
     if kind is float and isinstance(value, Real) and value == value:  # not NaN
         return float(value)
     if kind is int and isinstance(value, Integral) and not isinstance(value, bool):
+        if abs(int(value)) >= 2**63:
+            raise InputError(f"{name} must be below 2^63; got {float(value):.3g}")
         return int(value)
     if get_origin(kind) is dict or (kind in (str, bool) and isinstance(value, kind)):
         return value

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import replace
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from imix.data import Table, TensorSource
-from imix.data.loading import fill_masked
+from imix.data.arrays import checked_input, is_missing, note_minus_one
 from imix.data.tables.frame import Frame, as_frame, is_frame
 from imix.probes.features import EncodedSource
 from imix.run import as_run
@@ -213,7 +214,7 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             return as_frame(X, "X"), torch.float32
         array = validate_data(
             self,
-            fill_masked(X),
+            checked_input(X),
             dtype=[np.float64, np.float32],
             ensure_min_samples=2 if reset else 1,
             ensure_all_finite="allow-nan",
@@ -336,8 +337,12 @@ class IMixClassifier(ClassifierMixin, _FineTuned):  # type: ignore[misc]
         """Train on rows X (N, F) and labels y (N,)."""
         y = _check_target(X, y)
         missing = np.array([value is None or value != value for value in y], bool)
-        check_classification_targets(y[~missing])
-        self.classes_, codes = np.unique(y[~missing], return_inverse=True)
+        present = y[~missing]
+        if y.dtype == object and all(isinstance(value, Real) for value in present):
+            present = np.array(present.tolist())
+        check_classification_targets(present)
+        self.classes_, codes = np.unique(present, return_inverse=True)
+        note_minus_one(map(str, self.classes_), "y", "NaN or None")
         labels = np.full(len(y), -1)
         labels[~missing] = codes
         return self._fit(X, labels)
@@ -384,7 +389,15 @@ def _check_target(X: Any, y: Any) -> np.ndarray:
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     check_consistent_length(X, y)
-    return column_or_1d(y, warn=True)
+    is_masked = np.ma.getmaskarray(y) if isinstance(y, np.ma.MaskedArray) else False
+    y = column_or_1d(y, warn=True)
+    masked = np.zeros(len(y), bool) | is_masked
+    if y.dtype == object:  # may have pandas.NA
+        masked = masked | np.array([is_missing(value) for value in y], bool)
+    if masked.any():
+        y = y.astype(object)
+        y[masked] = None
+    return y
 
 
 def _apply(module: nn.Module, rows: np.ndarray, dtype: torch.dtype) -> np.ndarray:

@@ -66,6 +66,8 @@ def _convert(kind: Any, value: Any, name: str) -> Any:
     if is_dataclass(kind) and isinstance(kind, type):
         return kind.from_json(value) if hasattr(kind, "from_json") else build(kind, value, name)
     if origin in (tuple, list) and isinstance(value, list):
+        if all(type(item) is arguments[0] for item in value):  # a table has thousands of such lists
+            return origin(value)
         return origin(_convert(arguments[0], item, f"{name}[{i}]") for i, item in enumerate(value))
     if origin is dict and isinstance(value, dict):
         return {key: _convert(arguments[1], item, f"{name}[{reprlib.repr(key)}]") for key, item in value.items()}

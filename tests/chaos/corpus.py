@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -73,6 +74,23 @@ TABLES: dict[str, Create] = {
     "truncated.parquet": lambda path: write_parquet(path, lambda content: content[:-20]),
     "flipped bits.parquet": lambda path: write_parquet(path, _flip_bits),
     "empty.parquet": file_with(b""),
+    "nested.parquet": lambda path: write_parquet(
+        path, s=[{"a": [1, 2], "b": {"c": 3}}] * 200, lists=[[[1], [2]]] * 200
+    ),
+    "deeply nested.parquet": lambda path: write_parquet(path, deep=_deep_column()),
+    "huge dictionary.parquet": lambda path: write_parquet(path, d=_dictionary_column(500_000)),
+    "extreme types.parquet": lambda path: write_parquet(path, **_extreme_columns()),
+    "claims more rows.parquet": lambda path: write_parquet(path, _replace_rows),
+    "claims more rows in its groups.parquet": lambda path: write_parquet(path, _replace_last_rows),
+    "claims an endless footer.parquet": lambda path: write_parquet(
+        path, lambda content: content[:-8] + b"\xff\xff\xff\x7fPAR1"
+    ),
+    "claims no footer.parquet": lambda path: write_parquet(path, lambda content: content[:-8] + b"\0\0\0\0PAR1"),
+    "cut footer.parquet": lambda path: write_parquet(path, lambda content: content[:-60] + content[-8:]),
+    "wrong statistics.parquet": lambda path: write_parquet(path, _damage_statistics),
+    "names not utf-8.parquet": lambda path: write_parquet(
+        path, lambda content: content.replace(b"kind", b"\xff\xfend")
+    ),
     "folder.csv": lambda path: path.mkdir(),
     "pipe.csv": lambda path: os.mkfifo(path),
     "link to itself.csv": lambda path: path.symlink_to(path.name),
@@ -84,15 +102,64 @@ TABLES: dict[str, Create] = {
 }
 
 
-def write_parquet(path: Path, edit: Callable[[bytes], bytes] = bytes) -> None:
-    """Write a Parquet file after editing its bytes."""
+def write_parquet(path: Path, edit: Callable[[bytes], bytes] = bytes, **columns: Any) -> None:
+    """Write a Parquet file of 200 rows, with more columns, after editing its bytes."""
     import pyarrow as pa
     from pyarrow import parquet
 
     buffer = io.BytesIO()
-    table = pa.table({"a": np.arange(200) * 0.37, "kind": ["x", "y"] * 100, "when": np.arange(200).astype("M8[s]")})
+    base = {"a": np.arange(200) * 0.37, "kind": ["x", "y"] * 100, "when": np.arange(200).astype("M8[s]")}
+    table = pa.table(base | columns)
     parquet.write_table(table, buffer)
     path.write_bytes(edit(buffer.getvalue()))
+
+
+ROWS = b"\x16\x90\x03"  # 200 rows in the footer of a Parquet file; \x16\xfe\x7f are 8191
+
+
+def _replace_rows(content: bytes) -> bytes:
+    return content.replace(ROWS, b"\x16\xfe\x7f")
+
+
+def _replace_last_rows(content: bytes) -> bytes:
+    start, _, end = content.rpartition(ROWS)
+    return start + b"\x16\xfe\x7f" + end
+
+
+def _damage_statistics(content: bytes) -> bytes:
+    """Replace the largest value of column a in the footer by the smallest float."""
+    start = content.rindex(struct.pack("<d", 199 * 0.37))
+    return content[:start] + struct.pack("<d", -1e308) + content[start + 8 :]
+
+
+def _deep_column() -> Any:
+    import pyarrow as pa
+
+    deep = pa.int64()
+    for _ in range(90):
+        deep = pa.struct([("f", deep)])
+    return pa.nulls(200, deep)
+
+
+def _dictionary_column(size: int) -> Any:
+    import pyarrow as pa
+
+    return pa.DictionaryArray.from_arrays(pa.array(np.arange(200) % 3), pa.array([f"value {i}" for i in range(size)]))
+
+
+def _extreme_columns() -> dict[str, Any]:
+    import pyarrow as pa
+
+    return {
+        "decimal": pa.array([10**70] * 200, pa.decimal256(76, 0)),
+        "bytes": [b"\xff"] * 200,
+        "nanoseconds": pa.array([2**62] * 200, pa.timestamp("ns")),
+        "seconds": pa.array([2**53] * 200, pa.timestamp("s")),
+        "duration": pa.array([2**62] * 200, pa.duration("s")),
+        "day": pa.array([2**31 - 1] * 200, pa.date32()),
+        "half": np.ones(200, np.float16),
+        "largest": np.full(200, 2**64 - 1, np.uint64),
+    }
 
 
 def _flip_bits(content: bytes) -> bytes:

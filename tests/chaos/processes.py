@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 
 from imix import Settings, files
-from imix.run import checkpoint
+from imix.run import checkpoint, load_run
 from imix.run.config import read_config
 
 LONG = os.environ.get("IMIX_CHAOS") == "long"  # the long form takes an hour, the short form minutes
@@ -204,6 +204,8 @@ def assert_readable(folder: Path) -> None:
     read_config(folder)
     if (folder / "checkpoint.pt").exists():
         checkpoint.load(folder / "checkpoint.pt")
+    if (folder / "encoder.safetensors").exists():
+        load_run(folder)
     if (folder / "metrics.jsonl").exists():
         lines = (folder / "metrics.jsonl").read_bytes().split(b"\n")[:-1]
         steps = [json.loads(line)["step"] for line in lines]
@@ -350,6 +352,14 @@ def child_pids(parent: int) -> list[int]:
         except OSError:  # the process has ended
             continue
     return children
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process has not ended. Its entry may stay until process 1, its new parent, removes it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def rank_pid(torchrun_pid: int, rank: int) -> int:

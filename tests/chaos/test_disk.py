@@ -106,12 +106,13 @@ def small_disk(tmp_path):
     subprocess.run(["umount", folder], check=True)
 
 
-def test_a_run_resumes_after_a_full_disk_is_cleared(data, tmp_path, small_disk):
+@pytest.mark.parametrize(("used", "failed"), [(245_000, "checkpoint.pt"), (205_000, "encoder.safetensors")])
+def test_a_run_resumes_after_a_full_disk_is_cleared(data, tmp_path, small_disk, used, failed):
     arguments = ["pretrain", data, "--out", small_disk / "run", *OPTIONS]
-    (small_disk / "film.mp4").write_bytes(bytes(205_000))
+    (small_disk / "film.mp4").write_bytes(bytes(used))
     result = run_command(*arguments, folder=tmp_path)
     assert result.code == EXIT_FAILURE
-    assert re.search(r"cannot write '.*checkpoint.pt': No space left on device \(it needs \d", result.stderr)
+    assert re.search(rf"cannot write '.*{failed}': No space left on device \(it needs \d", result.stderr)
     assert_readable(small_disk / "run")
     (small_disk / "film.mp4").unlink()
     result = run_command(*arguments, "--resume", folder=tmp_path)

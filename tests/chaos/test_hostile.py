@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import pickle
+import resource
 import struct
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,6 +17,7 @@ from safetensors.torch import save_file
 import imix
 from imix import InputError
 from imix.run import checkpoint
+from imix.run.classifier import HEAD_FILE, load_head
 from imix.run.config import read_config
 from imix.run.result import Result, Split
 from tests.chaos import corpus
@@ -122,14 +124,40 @@ def test_a_checkpoint_that_would_execute_code_is_rejected(run, tmp_path, form):
         {"optimizer": {}},
         {"optimizer": {"state": {0: 3}, "param_groups": [{"params": [0]}]}},
         {"optimizer": {"state": {}, "param_groups": "none"}},
+        {"epoch": 10**400},
+        {"losses": torch.zeros(1)},
+        {"losses": torch.zeros(1).expand(3 * 10**9)},
+        {"losses": torch.zeros(0, 2)},
+        {"losses": torch.zeros(0, dtype=torch.complex64)},
+        {"losses": torch.zeros(0, device="meta")},
     ],
     ids=repr,
 )
 def test_a_checkpoint_with_invalid_values_is_rejected(run, change):
     state = checkpoint.load(run / "checkpoint.pt")
     torch.save(state | change, run / "checkpoint.pt")
+    metrics = (run / "metrics.jsonl").read_bytes()
     with pytest.raises(InputError, match="checkpoint"):
         resume(run)
+    assert (run / "metrics.jsonl").read_bytes() == metrics
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("damage", ["one number", "expanded", "missing"])
+def test_a_checkpoint_with_malicious_optimizer_state_is_rejected(tmp_path, optimizer, damage):
+    """torch's fused optimizers check nothing: with these tensors they would write to memory that is not theirs."""
+    x, _ = small_data()
+    options = {"optimizer": optimizer, "epochs": 2, "batch_size": 16, "encoder": "mlp:16-16", "device": "cpu"}
+    imix.pretrain(x, **options, out=tmp_path / "run", progress=False)
+    state = checkpoint.load(tmp_path / "run" / "checkpoint.pt")
+    for entry in state["optimizer"]["state"].values():
+        for name, value in entry.copy().items():
+            entry[name] = torch.zeros(1) if damage == "one number" else torch.zeros(1).expand(2, *value.shape)[0]
+            if damage == "missing":
+                del entry[name]
+    torch.save(state, tmp_path / "run" / "checkpoint.pt")
+    with pytest.raises(InputError, match="the checkpoint does not match the encoder"):
+        imix.pretrain(x, **options, out=tmp_path / "run", resume=True, progress=False)
 
 
 @pytest.mark.parametrize("name", RUN_FILES)
@@ -166,15 +194,50 @@ def test_a_run_file_with_changed_bytes_is_loaded_or_rejected(run, name):
         ARCHITECTURE | {"encoder": "custom"},
         ARCHITECTURE | {"clip": {"sample_rate": 0}},
         ARCHITECTURE | {"clip": {"volume": 3}},
+        ARCHITECTURE | {"clip": {"n_mels": 1_000_000}},
+        ARCHITECTURE | {"clip": {"n_mels": -3}},
+        ARCHITECTURE | {"clip": {"sample_rate": 10**400}},
+        ARCHITECTURE | {"clip": {"samples": 10**18}},
+        ARCHITECTURE | {"encoder": "mlp:" + "8-" * 100_000 + "8"},
+        ARCHITECTURE | {"encoder": "mlp:" + "9" * 5000},
+        ARCHITECTURE | {"encoder": "resnet" + "9" * 5000, "shape": [3, 8, 8]},
+        ARCHITECTURE | {"encoder": "small" * 1000},
+        ARCHITECTURE | {"shape": [100_000], "groups": [1] * 100_000},
+        ARCHITECTURE | {"encoder": "timm:resnet18", "shape": [200_000, 8, 8]},
+        ARCHITECTURE | {"encoder": "timm:hf-hub:someone/something", "shape": [3, 8, 8]},
         ARCHITECTURE | {"weights": "elsewhere.pt"},
     ],
-    ids=repr,
+    ids=lambda architecture: repr(architecture)[:80],
 )
 def test_an_encoder_file_with_a_false_architecture_is_rejected_before_memory_is_allocated(tmp_path, architecture):
     save_file({"weight": torch.zeros(3)}, tmp_path / "encoder.safetensors", {"imix": json.dumps(architecture)})
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(InputError) as error:
         imix.load_encoder(tmp_path / "encoder.safetensors")
     assert_short(error)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 100_000  # kB; most of it for importing timm
+
+
+def test_a_head_whose_shape_claims_more_than_the_file_contains_is_rejected_before_memory_is_allocated(tmp_path):
+    save_file({"weight": torch.zeros(10**10, 0), "bias": torch.zeros(3)}, tmp_path / HEAD_FILE)
+    with pytest.raises(InputError, match="is not a head written by imix"):
+        load_head(tmp_path)
+
+
+@pytest.mark.parametrize("metadata", [None, {"other": "x"}], ids=repr)
+def test_an_encoder_file_without_an_architecture_is_rejected(tmp_path, metadata):
+    header = json.dumps({"__metadata__": metadata}).encode()
+    (tmp_path / "encoder.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(InputError, match="not an encoder written by imix"):
+        imix.load_encoder(tmp_path / "encoder.safetensors")
+
+
+@pytest.mark.parametrize("depth", [100, 900, 100_000])
+def test_an_encoder_file_with_nested_json_beside_its_tensors_is_rejected(tmp_path, depth):
+    header = f'{{"__metadata__": {{"imix": {json.dumps(json.dumps(ARCHITECTURE))}}}, "w": {"[" * depth}{"]" * depth}}}'
+    (tmp_path / "encoder.safetensors").write_bytes(struct.pack("<Q", len(header)) + header.encode())
+    with pytest.raises(InputError, match="not an encoder written by imix"):
+        imix.load_encoder(tmp_path / "encoder.safetensors")
 
 
 def test_an_encoder_file_with_a_deeply_nested_header_is_rejected(tmp_path):
@@ -259,6 +322,8 @@ def test_lines_of_evaluations_that_are_not_results_are_skipped(run, capsys):
         good | {"confusion": [["<script>"]]},
         good | {"classes": [{}]},
         good | {"x\ny" * 1000: nested(500)},
+        good | {"data": ""},
+        good | {"intervals": {"accuracy": [0.1, 0.2, 0.3]}},
         good,
     ]
     (run / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

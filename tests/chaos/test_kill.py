@@ -35,6 +35,7 @@ from tests.chaos.processes import (
     assert_same_result,
     child_pids,
     count_records,
+    is_running,
     pretrain,
     random_kills,
     small_data,
@@ -128,7 +129,7 @@ def slow_down_first_step() -> None:
     imix.train.step.TrainingStep.run = slow_run
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_stopped_run_writes_a_checkpoint_within_ten_seconds_and_can_be_resumed(tmp_path, signum):
     arguments = ["pretrain", "digits", "--out", tmp_path / "run", *ENDLESS]
     metrics = tmp_path / "run" / "metrics.jsonl"
@@ -151,7 +152,10 @@ def test_a_stopped_run_writes_a_checkpoint_within_ten_seconds_and_can_be_resumed
     assert steps == list(range(5, 5 * len(steps) + 1, 5)), "records are missing or duplicated"
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, EXIT_RESUMABLE), (signal.SIGINT, EXIT_INTERRUPTED)])
+@pytest.mark.parametrize(
+    ("signum", "code"),
+    [(signal.SIGTERM, EXIT_RESUMABLE), (signal.SIGHUP, EXIT_RESUMABLE), (signal.SIGINT, EXIT_INTERRUPTED)],
+)
 @pytest.mark.parametrize("slow_down", [slow_down_loading, slow_down_first_step])
 def test_a_run_that_has_nothing_to_save_stops_immediately_and_can_be_resumed(tmp_path, slow_down, signum, code):
     marker = tmp_path / "marker"
@@ -167,19 +171,20 @@ def test_a_run_that_has_nothing_to_save_stops_immediately_and_can_be_resumed(tmp
 
 def test_a_run_that_is_killed_while_it_writes_its_encoder_can_be_finished(tmp_path):
     assert pretrain(tmp_path / "run", SMALL, kill=Kill("encoder.safetensors", 1)) == [-signal.SIGKILL]
-    with pytest.raises(imix.InputError, match="not finished"):
+    with pytest.raises(imix.InputError, match="has written no checkpoint yet"):
         imix.load_run(tmp_path / "run")
     assert pretrain(tmp_path / "run", SMALL) == [0]
     assert imix.load_run(tmp_path / "run").metrics[-1]["step"] == TOTAL_STEPS
 
 
-def test_two_commands_cannot_train_in_the_same_folder(tmp_path):
-    (tmp_path / "run").mkdir()
+@pytest.mark.parametrize("options", [{}, {"resume": True}, {"overwrite": True}], ids=str)
+def test_two_commands_cannot_train_in_the_same_folder(tmp_path, options):
     x, _ = small_data()
     settings = imix.Settings(epochs=1, batch_size=16, encoder="mlp:16-16", device="cpu")
-    with files.locked(tmp_path / "run"), pytest.raises(RunFolderBusy, match="another command is training"):
-        imix.pretrain(x, settings, out=tmp_path / "run", progress=False)
     imix.pretrain(x, settings, out=tmp_path / "run", progress=False)
+    with files.locked(tmp_path / "run"), pytest.raises(RunFolderBusy, match="another command is training"):
+        imix.pretrain(x, settings, out=tmp_path / "run", progress=False, **options)
+    imix.pretrain(x, settings, out=tmp_path / "run", progress=False, **(options or {"resume": True}))
 
 
 # --- damaged metrics --------------------------------------------------------------------------------------------------
@@ -277,7 +282,7 @@ def test_a_real_command_that_is_killed_at_random_moments_equals_the_uninterrupte
         process = start(*arguments, "--out", folder, "--resume")
         _wait_and_kill(process, folder, while_writing=i % 2 == 0, delay=rng.random())
         assert_readable(folder)
-        if (folder / "encoder.safetensors").exists():
+        if (folder / "encoder.safetensors").exists() and imix.load_run(folder).progress is None:
             break
     for out in (folder, tmp_path / "uninterrupted"):
         process = start(*arguments, "--out", out, "--resume")
@@ -300,4 +305,4 @@ def _wait_and_kill(process, folder, while_writing, delay):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.communicate()
-    wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+    wait_until(lambda: not any(map(is_running, children)))

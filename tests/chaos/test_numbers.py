@@ -3,6 +3,7 @@
 import os
 import resource
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -122,33 +123,34 @@ def test_a_sample_that_makes_the_loss_non_finite_is_named(value, description):
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-def _send_memory_during_training(folder, steps, connection):
-    """Send the resident memory, in bytes, after a quarter of the steps and shortly before the end."""
+def _send_resources_during_training(folder, steps, connection):
+    """Send the resident memory in bytes, the open files and the threads after a quarter of the steps and at the end."""
     torch.set_num_threads(1)
     x, y = small_data()
     n_calls = 0  # of the augmentation, two per step
 
-    def send_memory(batch):
+    def send_resources(batch):
         nonlocal n_calls
         n_calls += 1
         if n_calls in (2 * steps // 4, 2 * steps - 2):
-            with open("/proc/self/statm") as file:
-                connection.send(int(file.read().split()[1]) * resource.getpagesize())
+            memory = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+            connection.send((memory, *(len(os.listdir(f"/proc/self/{name}")) for name in ("fd", "task"))))
         return batch
 
     settings = replace(SMALL, method="moco", epochs=steps // 4, checkpoint_minutes=0.02)
-    imix.pretrain(x, settings, labels=y, out=folder, augment=send_memory, progress=False)
+    imix.pretrain(x, settings, labels=y, out=folder, augment=send_resources, progress=False)
 
 
-def test_memory_does_not_grow_during_training(tmp_path):
+@pytest.mark.parametrize("steps", [2_000, pytest.param(20_000, marks=pytest.mark.full)])
+def test_memory_open_files_and_threads_do_not_grow_during_training(tmp_path, steps):
     receiver, sender = FORKSERVER.Pipe()
-    steps = 20_000 if LONG else 2_000
-    process = FORKSERVER.Process(target=_send_memory_during_training, args=(tmp_path / "run", steps, sender))
+    process = FORKSERVER.Process(target=_send_resources_during_training, args=(tmp_path / "run", steps, sender))
     process.start()
     before, after = receiver.recv(), receiver.recv()
     process.join()
     assert process.exitcode == 0
-    assert after - before < 8 << 20, f"memory grew by {(after - before) / 1e6:.1f} MB"
+    assert after[0] - before[0] < 8 << 20, f"memory grew by {(after[0] - before[0]) / 1e6:.1f} MB"
+    assert after[1:] == before[1:], "open files, threads"
 
 
 # --- reproducibility --------------------------------------------------------------------------------------------------

@@ -5,7 +5,9 @@ import signal
 import time
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from imix import files
 from imix.run import checkpoint
@@ -14,6 +16,7 @@ from tests.chaos.processes import (
     EXIT_RESUMABLE,
     assert_readable,
     count_records,
+    is_running,
     rank_pid,
     run_command,
     small_data,
@@ -44,7 +47,14 @@ def slow_down_steps() -> None:
     imix.train.step.TrainingStep.run = slow_run
 
 
-def test_torchrun_restarts_killed_ranks_and_the_result_equals_the_uninterrupted_run(arguments, tmp_path):
+@pytest.mark.parametrize("source", ["array", "streamed table"])
+def test_torchrun_restarts_killed_ranks_and_the_result_equals_the_uninterrupted_run(arguments, tmp_path, source):
+    if source == "streamed table":
+        (tmp_path / "table").mkdir()
+        for i, rows in enumerate(small_data()[0].split(18)):
+            table = pa.table({f"column {j}": column.numpy() for j, column in enumerate(rows.T)})
+            parquet.write_table(table, tmp_path / "table" / f"{i}.parquet", row_group_size=6)
+        arguments[1] = tmp_path / "table"
     length = ["--epochs", 30, "--checkpoint-minutes", 0.002]
     process = start_torchrun(*arguments, *length, "--out", tmp_path / "killed", restarts=1)
     wait_until(lambda: count_records(tmp_path / "killed") >= 3)
@@ -61,6 +71,19 @@ def test_torchrun_restarts_killed_ranks_and_the_result_equals_the_uninterrupted_
     records = [files.read_jsonl(folder / "metrics.jsonl") for folder in folders]
     killed, uninterrupted = ([(record["step"], record["loss"]) for record in run] for run in records)
     assert killed == uninterrupted
+
+
+def test_ranks_stop_when_torchrun_is_killed(arguments, tmp_path):
+    arguments = [*arguments, "--epochs", 100_000, "--checkpoint-minutes", 60, "--out", tmp_path / "run"]
+    process = start_torchrun(*arguments)
+    wait_until(lambda: count_records(tmp_path / "run") >= 2)
+    ranks = [rank_pid(process.pid, rank) for rank in (0, 1)]
+    process.kill()
+    wait_until(lambda: not any(map(is_running, ranks)))
+    _, stderr = process.communicate()
+    assert stderr.count("; the run can be resumed") == 2
+    state = checkpoint.load(tmp_path / "run" / "checkpoint.pt")
+    assert state["epoch"] * 4 + state["step"] >= 4 * count_records(tmp_path / "run")
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
@@ -99,3 +122,11 @@ def test_a_rank_timeout_that_is_not_a_number_is_rejected(arguments, tmp_path):
     result = run_command(*arguments, "--out", tmp_path / "run", folder=tmp_path, environment=environment)
     message = "imix: IMIX_RANK_TIMEOUT must be a number of seconds; got 'soon'\n"
     assert (result.code, result.stderr) == (EXIT_BAD_INPUT, message)
+
+
+def test_a_restart_while_ranks_are_still_stopping_is_told_to_wait(arguments, tmp_path):
+    arguments = [*arguments, "--epochs", 1, "--out", tmp_path / "run"]
+    assert run_command(*arguments, folder=tmp_path).code == 0
+    with files.locked(tmp_path / "run"):  # as a rank that is stopping
+        restarted = run_command(*(word for word in arguments if word != "--resume"), folder=tmp_path)
+    assert (restarted.code, "another command is training" in restarted.last_line) == (EXIT_RESUMABLE, True)

@@ -11,6 +11,7 @@ import pytest
 import imix
 from imix.cli import COMMANDS, main
 from imix.files import locked
+from tests.data.media.helpers import write_image
 
 QUICK = ["--epochs", "2", "--encoder", "mlp:16-32", "--device", "cpu"]
 
@@ -27,6 +28,20 @@ def test_pretrain_evaluate_and_embed_an_npz_file(run_cli, tmp_path):
     assert float(out.split(": ")[1].split("%")[0]) > 90
     code, out, _ = run_cli("embed", tmp_path / "run", tmp_path / "data.npz", "--out", tmp_path / "z.parquet")
     assert (code, out) == (0, f"120 vectors of 8 features written to {tmp_path / 'z.parquet'}\n")
+
+
+def test_commands_take_globs_and_columns_of_paths(run_cli, tmp_path):
+    paths = [write_image(tmp_path / "im" / "ab"[i % 2] / f"{i}.png", size=(8, 8)) for i in range(12)]
+    rows = "".join(f"{path.relative_to(tmp_path)},{path.parent.name}\n" for path in paths)
+    (tmp_path / "t.csv").write_text(f"file,kind\n{rows}")
+    flags = ("--epochs", 1, "--batch-size", 4, "--device", "cpu", "--out")
+    columns = ("--path-column", "file", "--label", "kind")
+    assert run_cli("pretrain", tmp_path / "im" / "*" / "*.png", "--channels", 1, *flags, tmp_path / "run")[0] == 0
+    code, out, _ = run_cli("evaluate", tmp_path / "run", "--data", tmp_path / "t.csv", *columns, "--protocol", "knn")
+    assert code == 0 and out.startswith(f"knn on {tmp_path / 't.csv'}: ")
+    code, _, err = run_cli("pretrain", tmp_path / "t.csv", *flags, tmp_path / "new")
+    assert code == 2 and "pass --path-column file to train on the files, or --columns file drop" in err
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_misspelled_command_gets_a_suggestion(run_cli):
@@ -151,6 +166,21 @@ def test_only_rank_0_prints_the_result_of_an_evaluation(run_cli, monkeypatch, ra
     assert run_cli("evaluate", "run") == (0, output, "")
 
 
+@pytest.mark.parametrize(("rank", "output"), [("0", "8 vectors of 3 features written to z.npy\n"), ("1", "")])
+def test_only_rank_0_prints_what_embed_has_written(run_cli, monkeypatch, rank, output):
+    monkeypatch.setattr("imix.probes.embed.embed", lambda *args, **options: np.empty((8, 3)))
+    monkeypatch.setenv("RANK", rank)
+    assert run_cli("embed", "run", "x.npy", "--out", "z.npy") == (0, output, "")
+
+
+def test_a_run_starts_from_another_run(run_cli, tmp_path):
+    assert run_cli("pretrain", "digits", *QUICK, "--out", tmp_path / "first")[0] == 0
+    flags = ["--init", tmp_path / "first", "--epochs", "1", "--device", "cpu"]
+    assert run_cli("pretrain", "digits", *flags, "--out", tmp_path / "second")[0] == 0
+    settings = imix.load_run(tmp_path / "second").settings
+    assert (settings.encoder, settings.init) == ("mlp:16-32", str(tmp_path / "first"))
+
+
 def test_flags_become_settings(run_cli, tmp_path):
     flags = ["--method", "byol", "--mix", "cutmix", "--alpha", "2", "--no-fold", "--lr", "0.05", "--seed", "3"]
     assert run_cli("pretrain", "digits", "--out", tmp_path / "run", *QUICK, *flags, "--milestones", "3", "4")[0] == 0
@@ -176,6 +206,7 @@ def test_flags_become_settings(run_cli, tmp_path):
         (["pretrain", "digits", "--method", "dino", "--out", "run"], '"dino".*npair.*supervised'),
         (["pretrain", "digits", "--temperature", "-1", "--out", "run"], "--temperature must be above 0; got -1"),
         (["pretrain", "digits", "--encoder", "vit", "--out", "run"], "unknown encoder 'vit'; choose from small"),
+        (["pretrain", "digits", "--init", "nosuch", "--out", "run"], "--init nosuch must be a run folder, a file"),
         (["pretrain", "digits", "--batch-size", "1", "--out", "run"], "at least 2"),
         (["pretrain", "digits", "--device", "cuda:7", "--out", "run"], "cuda:7|GPU"),
         (["pretrain", "table.npy", "--mix", "cutmix", "--out", "run"], r"\(N, F\) use MixUp"),

@@ -54,3 +54,21 @@ def _texts(tree: ast.Module) -> list[str]:
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     return [node.value for node in strings if id(node) not in alone]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "code", "message"),
+    [
+        ("--queue", 10**12, 1, "imix: not enough memory: can't allocate memory: you tried to allocate 512000000000000"),
+        ("--queue", 10**18, 1, "imix: not enough memory: Storage size calculation overflowed"),
+        ("--queue", 10**23, 2, "imix: --queue must be below 2^63; got 1e+23"),
+        ("--encoder", "mlp:100000000000-8", 1, "imix: not enough memory: can't allocate memory"),
+        ("--encoder", "mlp:" + "9" * 5000, 2, "imix: unknown encoder 'mlp:9999"),
+    ],
+    ids=["queue", "overflow", "integer", "encoder", "digits"],
+)
+def test_settings_that_exceed_the_memory_are_one_line(run_cli, tmp_path, option, value, code, message):
+    arguments = ["pretrain", "digits", "--method", "moco", "--device", "cpu", "--out", tmp_path / "run"]
+    exit_code, _, err = run_cli(*arguments, option, value)
+    assert (exit_code, len(err.splitlines())) == (code, 1)
+    assert err.startswith(message)

@@ -20,7 +20,7 @@ GROUPS = {
     "Method and mixing": ("method", "symmetric"),
     "Augmentation": ("augment", "augment_columns"),
     "Encoder": ("encoder", "dim"),
-    "Optimization": ("epochs", "warmup"),
+    "Optimization": ("epochs", "patience"),
     "Runtime and logging": ("seed", "wandb"),
     "Data": ("label", "data_dir"),
 }

@@ -59,13 +59,6 @@ def test_loaded_data_is_returned_unchanged_and_cannot_get_other_settings():
         load(data, DataSettings(fraction=0.1))
 
 
-def test_torch_datasets_are_an_error_with_an_alternative():
-    dataset = torch.utils.data.TensorDataset(torch.randn(8, 3))
-    for data in (dataset, torch.utils.data.DataLoader(dataset)):
-        with pytest.raises(InputError, match="as one tensor"):
-            load(data)
-
-
 def test_labels_as_a_positional_argument_are_an_error():
     with pytest.raises(InputError, match=r"data_settings must be imix\.DataSettings.*; got list \(pass labels as"):
         load(np.ones((2, 3)), [0, 1])

@@ -6,6 +6,7 @@ import pytest
 import soundfile
 import torch
 from PIL import Image
+from torch.utils.data import TensorDataset
 
 import imix
 from imix import DataSettings, InputError
@@ -15,14 +16,17 @@ from imix.data.options import APPLIES_TO, check_options
 
 TABLE_OPTIONS = {"label": "y", "columns": {"a": "drop"}}
 AUDIO_OPTIONS = {"seconds": 0.5, "sample_rate": 8000, "n_mels": 20}
-OPTIONS = TABLE_OPTIONS | AUDIO_OPTIONS | {"header": "yes", "image_size": 8, "data_dir": "."}
+IMAGE_OPTIONS = {"image_size": 8, "channels": 1}
+OPTIONS = TABLE_OPTIONS | AUDIO_OPTIONS | IMAGE_OPTIONS | {"path_column": "a", "header": "yes", "data_dir": "."}
 ALLOWED = {
-    "t.csv": {*TABLE_OPTIONS, "header"},
-    "t.parquet": {*TABLE_OPTIONS},
+    "t.csv": {*TABLE_OPTIONS, "path_column", "header"},
+    "t.parquet": {*TABLE_OPTIONS, "path_column"},
     "t.npy": {*TABLE_OPTIONS},
-    "frame": {*TABLE_OPTIONS},
+    "frame": {*TABLE_OPTIONS, "path_column"},
     "array": {*TABLE_OPTIONS},
-    "images": {"image_size"},
+    "images": {*IMAGE_OPTIONS},
+    "paths": {*IMAGE_OPTIONS},
+    "torch": {"label"},
     "audio": {*AUDIO_OPTIONS},
     "digits": {"data_dir"},
     "cifar10": {"data_dir"},
@@ -43,7 +47,9 @@ def examples(tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet")
     np.save(tmp_path / "t.npy", frame.to_numpy())
-    return {path.name: path for path in tmp_path.iterdir()} | {"frame": frame, "array": frame.to_numpy()}
+    in_memory = {"frame": frame, "array": frame.to_numpy(), "paths": [tmp_path / "images" / "cats" / "1.png"]}
+    in_memory["torch"] = TensorDataset(torch.ones(4, 2))
+    return {path.name: path for path in tmp_path.iterdir()} | in_memory
 
 
 @pytest.mark.parametrize("name", ALLOWED)
@@ -69,7 +75,7 @@ def test_the_error_describes_the_data(examples):
         (
             examples["audio"],
             DataSettings(image_size=8),
-            "`image_size` only applies to folders of images; '.*audio' is a folder of audio files$",
+            "`image_size` only applies to image files; '.*audio' is a folder of audio files$",
         ),
         (np.ones((4, 3, 8, 8)), DataSettings(label="0"), r"the data is an array of shape \(4, 3, 8, 8\)"),
         ((np.ones((4, 2)), np.ones((4, 3))), DataSettings(label="0"), "the data is a tuple of fields"),
@@ -90,3 +96,13 @@ def test_options_that_do_not_apply_are_ignored_if_not_strict(examples):
 
 def test_options_of_named_data_sets_are_checked_options():
     assert all(set(record.options) <= set(APPLIES_TO) for record in DATASETS.values())
+
+
+def test_options_of_files_apply_to_tables_of_files(examples, tmp_path):
+    content = (examples["images"] / "cats" / "1.png").read_bytes()
+    frame = pandas.DataFrame({"image": [content], "path": ["images/cats/1.png"]})
+    frame.to_parquet(tmp_path / "files.parquet")
+    for data in (frame, tmp_path / "files.parquet"):
+        assert load(data, DataSettings(image_size=4)).train.shape == (3, 4, 4)
+    data_settings = DataSettings(path_column="path", channels=1)
+    assert load(tmp_path / "files.parquet", data_settings).train.shape == (1, 8, 8)

@@ -13,13 +13,15 @@ import torch.multiprocessing as mp
 from torch import nn
 from torch.testing import assert_close
 
-from imix import InputError, Interrupted, TrainingError
+from imix import InputError, Interrupted, TrainingError, progress
 from imix.detection import Detection, finetune, read_voc
 from imix.detection.finetune import CHECKPOINT, FineTuning, _random_flip
 from imix.detection.voc import load_samples
 from imix.runtime import distributed
 from imix.runtime.sync_bn import convert_sync_bn
 from tests.detection.helpers import CPU, SHAPES, TINY, narrow_encoder
+
+EVERY_STEP = replace(TINY, checkpoint_minutes=0.0)  # a checkpoint after each step
 
 
 def record_final_weights(patch) -> list[dict[str, torch.Tensor]]:
@@ -114,9 +116,7 @@ def test_a_checkpoint_of_another_fine_tuning_is_rejected(shapes, tmp_path, monke
     with monkeypatch.context() as patch:
         call_before_step(patch, 1, interrupt)
         with pytest.raises(KeyboardInterrupt):
-            finetune(
-                narrow_encoder(), train, test, replace(TINY, checkpoint_minutes=0.0), folder=tmp_path, progress=False
-            )
+            finetune(narrow_encoder(), train, test, EVERY_STEP, folder=tmp_path, progress=False)
     with pytest.raises(InputError, match=r"was written with other settings \(different: lr\); remove it"):
         finetune(narrow_encoder(), train, test, replace(TINY, lr=0.1), folder=tmp_path, progress=False)
     other = narrow_encoder()
@@ -126,6 +126,94 @@ def test_a_checkpoint_of_another_fine_tuning_is_rejected(shapes, tmp_path, monke
     (tmp_path / CHECKPOINT).write_bytes(b"nothing")
     with pytest.raises(InputError, match="damaged or not a checkpoint; remove it"):
         finetune(narrow_encoder(), train, test, TINY, folder=tmp_path, progress=False)
+
+
+@pytest.fixture(scope="module")
+def detection_pt(shapes, tmp_path_factory):
+    """The checkpoint of a fine-tuning that was interrupted after a step."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    with pytest.MonkeyPatch.context() as patch:
+        call_before_step(patch, 1, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            finetune(narrow_encoder(), *read_voc(shapes), EVERY_STEP, folder=folder, progress=False)
+    return folder / CHECKPOINT
+
+
+def optimizer_state(state):
+    return state["optimizer"]["state"]
+
+
+def replace_weight(change):
+    def damage(state):
+        name = next(iter(state["learner"]))
+        state["learner"][name] = change(state["learner"][name])
+
+    return damage
+
+
+def replace_momentum(change):
+    return lambda state: optimizer_state(state)[0].update(momentum_buffer=change(optimizer_state(state)[0]))
+
+
+def nested_lists(depth):
+    """A list that is short in a file, because its parts are shared, and has 2 ** depth items when it is printed."""
+    values = [0]
+    for _ in range(depth):
+        values = [values, values]
+    return values
+
+
+WRONG_TENSOR = "must be a contiguous float32 tensor of shape"
+WRONG_SETTINGS = r"was written with other settings \(different: "
+NOT_A_CHECKPOINT = "is damaged or not a checkpoint"
+DAMAGES = {
+    "weight of one number": (replace_weight(lambda weight: torch.zeros(1)), WRONG_TENSOR),
+    "weight is a view": (replace_weight(lambda weight: torch.zeros(1).expand(weight.shape)), WRONG_TENSOR),
+    "missing weights": (lambda state: state["learner"].clear(), "its weights have no "),
+    "momentum of one number": (replace_momentum(lambda entry: torch.zeros(1)), WRONG_TENSOR),
+    "momentum is a view": (
+        replace_momentum(lambda entry: torch.zeros(1).expand(entry["momentum_buffer"].shape)),
+        WRONG_TENSOR,
+    ),
+    "momentum of 3e9 numbers": (replace_momentum(lambda entry: torch.zeros(1).expand(3 * 10**9)), WRONG_TENSOR),
+    "no momentum": (lambda state: optimizer_state(state)[0].clear() or optimizer_state(state).pop(1), "have no 1"),
+    "no optimizer state": (lambda state: optimizer_state(state).clear(), "its optimizer state have no 0"),
+    "no optimizer": (lambda state: state.pop("optimizer"), NOT_A_CHECKPOINT),
+    "negative epoch": (lambda state: state.update(epoch=-1), "has an epoch or step out of range"),
+    "huge epoch": (lambda state: state.update(epoch=10**30), "has an epoch or step out of range"),
+    "epoch is a tensor": (lambda state: state.update(epoch=torch.zeros(3)), NOT_A_CHECKPOINT),
+    "negative step": (lambda state: state.update(step=-1), "has an epoch or step out of range"),
+    "step after the last": (lambda state: state.update(step=5), "has an epoch or step out of range"),
+    "fractional step": (lambda state: state.update(step=0.5), NOT_A_CHECKPOINT),
+    "no settings": (lambda state: state.pop("identity"), NOT_A_CHECKPOINT),
+    "setting of 3e9 numbers": (
+        lambda state: state["identity"].update(milestones=(torch.zeros(1).expand(3 * 10**9),)),
+        WRONG_SETTINGS + "milestones",
+    ),
+    "setting that is endless when printed": (
+        lambda state: state["identity"].update(lr=nested_lists(60)),
+        WRONG_SETTINGS + "lr",
+    ),
+    "setting of another type": (lambda state: state["identity"].update(bf16=0), WRONG_SETTINGS + "bf16"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_or_hostile_checkpoint_is_refused_in_one_line_before_it_is_used(
+    shapes, detection_pt, tmp_path, monkeypatch, name
+):
+    damage, message = DAMAGES[name]
+    state = torch.load(detection_pt, weights_only=True)
+    damage(state)
+    torch.save(state, tmp_path / CHECKPOINT)
+    content = (tmp_path / CHECKPOINT).read_bytes()
+    monkeypatch.setattr(FineTuning, "step", lambda *args: pytest.fail("trained with a damaged checkpoint"))
+    with pytest.raises(InputError, match=message) as error:
+        finetune(narrow_encoder(), *read_voc(shapes), TINY, folder=tmp_path, progress=False)
+    assert len(str(error.value)) < 400 and str(error.value).isprintable()
+    assert f"; remove {tmp_path / CHECKPOINT} to" in str(error.value) or "; remove it to" in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
+    assert (tmp_path / CHECKPOINT).read_bytes() == content
 
 
 def test_a_loss_that_is_not_finite_stops_the_fine_tuning(shapes, tmp_path):
@@ -157,7 +245,8 @@ def test_each_epoch_visits_every_image_once_and_batches_span_epochs(shapes):
 
 
 @pytest.mark.slow
-def test_a_small_detector_memorizes_its_training_images(shapes, capsys):
+def test_a_small_detector_memorizes_its_training_images(shapes, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "INTERVAL_SECONDS", 0)
     train, test = read_voc(shapes)
     hyperparameters = Detection(
         iterations=160,

@@ -1,10 +1,12 @@
 """Encoders built by name, their widths, and devices."""
 
+import shutil
 import sys
 
 import pytest
 import torch
 import torchvision
+from safetensors.torch import save_file
 from torch import nn
 
 import imix
@@ -98,6 +100,62 @@ def test_timm_models_can_be_trained_and_loaded_as_encoders(tmp_path):
         imix.InputError, match=r"'timm:resnet10t' takes images \(C, H, W\); got samples of shape \(7,\)"
     ):
         build("timm:resnet10t", (7,))
+
+
+@pytest.fixture
+def hub_cache(tmp_path, monkeypatch):
+    """An empty cache of the Hugging Face hub, without network."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def store_in_hub(cache, name, state):
+    folder = cache / f"models--timm--{name}"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs/main").write_text("0" * 40)
+    (folder / "snapshots" / ("0" * 40)).mkdir(parents=True)
+    save_file(state, folder / "snapshots" / ("0" * 40) / "model.safetensors")
+
+
+def test_a_timm_name_with_a_tag_loads_its_weights(hub_cache, tmp_path):
+    import timm
+
+    model = timm.create_model("resnet10t")
+    store_in_hub(hub_cache, "resnet10t.c3_in1k", model.state_dict())
+    encoder = build("timm:resnet10t.c3_in1k", (3, 32, 32))
+    assert encoder.width == 512
+    assert all(torch.equal(value, model.state_dict()[name]) for name, value in encoder.state_dict().items())
+    gray = build("timm:resnet10t.c3_in1k", (1, 32, 32))
+    torch.testing.assert_close(gray.conv1[0].weight, model.conv1[0].weight.sum(1, keepdim=True))
+    assert not torch.equal(build("timm:resnet10t", (3, 32, 32)).layer1[0].conv1.weight, model.layer1[0].conv1.weight)
+
+
+def test_a_timm_name_with_a_tag_never_gives_random_weights(hub_cache):
+    with pytest.raises(
+        imix.InputError, match=r"^cannot load the weights of encoder 'timm:resnet10t\.c3_in1k': .*cache"
+    ):
+        build("timm:resnet10t.c3_in1k", (3, 32, 32))
+    store_in_hub(hub_cache, "resnet10t.c3_in1k", {"conv1.0.weight": torch.ones(24, 3, 3, 3)})
+    with pytest.raises(imix.InputError, match=r"^cannot load the weights of encoder 'timm:resnet10t\.c3_in1k': "):
+        build("timm:resnet10t.c3_in1k", (3, 32, 32))
+    with pytest.raises(imix.InputError, match="Invalid pretrained tag"):
+        build("timm:resnet10t.nosuch", (3, 32, 32))
+
+
+def test_a_run_with_pretrained_weights_is_loaded_and_resumed_without_them(hub_cache, tmp_path):
+    import timm
+
+    store_in_hub(hub_cache, "resnet10t.c3_in1k", timm.create_model("resnet10t").state_dict())
+    options = {"encoder": "timm:resnet10t.c3_in1k", "epochs": 1, "batch_size": 4, "device": "cpu", "progress": False}
+    images, out = torch.rand(8, 3, 32, 32), tmp_path / "run"
+    run = imix.pretrain(images, out=out, **options)
+    shutil.rmtree(hub_cache / "models--timm--resnet10t.c3_in1k")
+    assert torch.equal(imix.load_encoder(out)(images), run.encoder(images))
+    assert torch.equal(imix.pretrain(images, out=out, resume=True, **options).encoder(images), run.encoder(images))
+    assert imix.pretrain(images, init=out, **options | {"encoder": "small"}).settings.encoder == options["encoder"]
 
 
 @pytest.mark.parametrize("name", ["mobilenetv3_small_050", "ghostnet_050", "resnet10t"])

@@ -72,6 +72,7 @@ def test_the_printed_tables_show_all_metrics_and_the_curve(summary):
     for row in ("class frequencies", "inputs, trees", "features, kNN", "inputs + features, linear"):
         assert row in text
     assert max(map(len, text.splitlines())) <= 110
+    assert summary._repr_html_() == f"<pre>{text}</pre>"
 
 
 def test_the_same_seed_gives_the_same_summary(run, data, summary):

@@ -40,24 +40,32 @@ def open_page(browser, path: Path, color_scheme: str = "light"):
     view.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     view.on("pageerror", lambda error: errors.append(str(error)))
     view.goto(path.as_uri())
-    view.wait_for_selector("#map .plot-container")
-    view.evaluate("document.getElementById('map').scrollIntoView()")
+    view.wait_for_selector("#map-0 .plot-container")
+    view.evaluate("document.getElementById('map-0').scrollIntoView()")
     return view, errors
 
 
-def point_on_screen(view, trace: int, point: int) -> tuple[float, float, int]:
-    """Screen coordinates of a point of the map, and the index of its sample."""
+def point_on_screen(view, point: int) -> tuple[float, float]:
+    """Screen coordinates of a sample in the first map."""
     return tuple(
         view.evaluate(
-            """([trace, point]) => {
-                const plot = document.getElementById('map'), data = plot.data[trace];
-                const {xaxis, yaxis} = plot._fullLayout, box = plot.getBoundingClientRect();
-                return [box.left + xaxis._offset + xaxis.d2p(data.x[point]),
-                        box.top + yaxis._offset + yaxis.d2p(data.y[point]), data.customdata[point]];
+            """point => {
+                const plot = document.getElementById('map-0'), {xaxis, yaxis} = plot._fullLayout;
+                const trace = plot.data.find(trace => trace.customdata?.includes(point));
+                const i = trace.customdata.indexOf(point), box = plot.getBoundingClientRect();
+                return [box.left + xaxis._offset + xaxis.d2p(trace.x[i]),
+                        box.top + yaxis._offset + yaxis.d2p(trace.y[i])];
             }""",
-            [trace, point],
+            point,
         )
     )
+
+
+def most_isolated_point(map_: dict) -> int:
+    """The point with the largest distance to its nearest neighbor on the map."""
+    points = np.array([map_["x"], map_["y"]]).T
+    distances = np.linalg.norm(points[:, None] - points, axis=2) + np.diag([np.inf] * len(points))
+    return int(distances.min(1).argmax())
 
 
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
@@ -73,7 +81,8 @@ def test_the_page_renders_without_errors(browser, report_path, color_scheme):
 def test_hovering_shows_a_sample_and_clicking_shows_its_neighbors(browser, report_path):
     content = content_of(report_path)
     view, errors = open_page(browser, report_path)
-    x, y, point = point_on_screen(view, 1, 2)
+    point = most_isolated_point(content["maps"][0])
+    x, y = point_on_screen(view, point)
     view.mouse.move(x - 40, y - 40)
     view.mouse.move(x, y)
     view.wait_for_function(f"document.getElementById('panel').dataset.point == '{point}'")
@@ -85,10 +94,36 @@ def test_hovering_shows_a_sample_and_clicking_shows_its_neighbors(browser, repor
     assert view.locator("#panel .neighbors button").count() == len(neighbors)
     view.locator("#panel .neighbors button").first.click()
     assert view.locator("#panel").get_attribute("data-point") == str(neighbors[0])
-    view.get_by_role("tab", name="N-pair + i-Mix").click()
-    view.wait_for_timeout(200)
-    assert view.evaluate("document.querySelector('[aria-selected=true]').textContent") == "N-pair + i-Mix"
     assert view.evaluate("window.hurt") is None and errors == []
+    view.close()
+
+
+def test_two_runs_have_their_maps_side_by_side(browser, report_path):
+    view, errors = open_page(browser, report_path)
+    boxes = [view.locator(f"#map-{pane}").bounding_box() for pane in range(2)]
+    assert boxes[0]["y"] == boxes[1]["y"] and boxes[0]["x"] + boxes[0]["width"] < boxes[1]["x"]
+    assert (
+        view.locator("#caption-1").inner_text() == "t-SNE of the features of 60 of 90 training samples of animals.csv"
+    )
+    choices = view.get_by_label("Run shown in this map")
+    assert [choices.nth(pane).input_value() for pane in range(2)] == ["0", "1"]
+    marked = "pane => document.getElementById(`map-${pane}`).data.at(-1).x"
+    view.evaluate("window.imixShowSample(3, true)")
+    maps = content_of(report_path)["maps"]
+    assert [view.evaluate(marked, pane)[0] for pane in range(2)] == [map_["x"][3] for map_ in maps]
+    choices.nth(0).select_option("mixed-*")
+    view.evaluate("window.imixShowSample(3, true)")
+    assert view.evaluate(marked, 0) == view.evaluate(marked, 1)
+    view.set_viewport_size({"width": 420, "height": 900})
+    view.wait_for_function("document.documentElement.scrollWidth == 420")
+    assert errors == []
+    view.close()
+
+
+def test_confusion_matrices_have_axis_titles(browser, report_path):
+    view, _ = open_page(browser, report_path)
+    titles = "axis => document.getElementById('confusion-0').layout[axis].title.text"
+    assert [view.evaluate(titles, axis) for axis in ("xaxis", "yaxis")] == ["predicted class", "true class"]
     view.close()
 
 
@@ -114,7 +149,7 @@ def test_fifty_thousand_points_are_drawn_quickly(browser, tmp_path, monkeypatch)
     start = time.monotonic()
     view, errors = open_page(browser, path)
     assert time.monotonic() - start < 30
-    assert view.evaluate("document.getElementById('map').data[0].type") == "scattergl"
+    assert view.evaluate("document.getElementById('map-0').data[0].type") == "scattergl"
     assert errors == []
     view.close()
 

@@ -1,6 +1,7 @@
 """Grouping runs, naming groups, and which results share a column."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import polars
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import imix
 from imix.evaluation import Split
 from imix.reports import page
-from imix.reports.groups import RunGroup, differences, format_setting, group_runs, run_description
+from imix.reports.groups import RunGroup, differences, format_setting, group_runs, method_name, run_description
 
 from .helpers import QUICK, columns_of, make_result, with_config, with_results
 
@@ -18,49 +19,65 @@ pytestmark = pytest.mark.slow
 def n_highlighted(groups, baselines=()):
     """The number of highlighted results of groups; baselines do not count."""
     rows = page._results_table(groups, baselines)["rows"]
-    return sum(is_best for group in groups for _, is_best in rows[group.name])
+    return sum(is_best for _, cells in rows[: len(groups)] for _, is_best in cells)
 
 
 def test_runs_that_differ_only_in_their_seed_form_one_group(runs):
     groups = group_runs([imix.load_run(path) for path in runs])
-    assert [(group.name, len(group.runs)) for group in groups] == [("N-pair", 2), ("N-pair + i-Mix", 2)]
+    assert [(group.name, len(group.runs)) for group in groups] == [("plain-*", 2), ("mixed-*", 2)]
+
+
+def test_groups_are_called_by_their_run_folders(run):
+    def names(*folders: str) -> list[str]:
+        """Names of the groups of runs that alternate between two temperatures."""
+        runs = [with_config(run, "settings", temperature=0.1 + i % 2, seed=i) for i in range(len(folders))]
+        paths = [Path("/x", folder) for folder in folders]
+        return [group.name for group in group_runs([replace(r, path=p) for r, p in zip(runs, paths, strict=True)])]
+
+    assert names("moco", "npair") == ["moco", "npair"]
+    assert names("moco-0", "npair-0", "moco-1", "npair-1") == ["moco-*", "npair-*"]
+    assert names("r0", "r1", "r2", "r3") == ["r0, r2", "r1, r3"], "r* would match both"
+    assert names("a/moco", "b/moco") == ["/x/a/moco", "/x/b/moco"]
+    assert names("moco/.", "npair/../b") == ["moco", "b"]
+
+
+def test_runs_without_a_folder_are_called_by_their_method(run):
+    assert [group.name for group in group_runs([replace(run, path=None)])] == ["N-pair"]
+    other = with_config(run, "settings", temperature=0.7)
+    assert [group.name for group in group_runs([other, replace(run, path=None)])] == ["N-pair (1)", "N-pair (2)"]
 
 
 def test_the_fine_tuned_encoder_has_a_column_with_an_explanation(run, tmp_path):
     tuned = with_results(run, tmp_path / "1", make_result(run.config.data.name, "finetune", 0.8))
     table = page._results_table(group_runs([tuned]), [])
-    assert [*table["columns"]] == ["finetune"] and "fine-tuned" in table["protocols"]["finetune"]
+    assert [*table["columns"]] == ["finetune"] and "fine-tuned" in table["meanings"]["finetune"]
 
 
-def test_group_names_state_the_settings_that_differ(run):
-    other = with_config(run, "settings", temperature=0.7)
-    names = [group.name for group in group_runs([run, other])]
-    assert names == ["N-pair, temperature 0.2", "N-pair, temperature 0.7"]
+def test_the_settings_table_shows_only_the_settings_that_differ(run):
+    changed = with_config(run, "settings", temperature=0.7)
+    settings = page._settings(group_runs([run, with_config(changed, "data", fingerprint="another")]))
+    assert settings["rows"] == {"temperature": ["0.2", "0.7"]}
+    assert settings["others"]["fingerprint"] == [run.config.data.fingerprint, "another"]
+    assert settings["others"]["batch_size"] == ["16"] and "test" not in settings["others"]
 
 
 @pytest.mark.parametrize(
-    ("section", "values", "setting"),
+    ("section", "values", "cells"),
     [
-        ("data_settings", {"standardize": "none"}, "standardize none"),
-        ("data_settings", {"columns": {"height": "drop", "color": "drop"}}, "columns height drop, color drop"),
-        ("data_settings", {"label": None}, "no label"),
-        ("architecture", {"encoder": "custom"}, "encoder custom"),
+        ("data_settings", {"standardize": "none"}, ["train", "none"]),
+        ("data_settings", {"columns": {"height": "drop", "color": "drop"}}, ["–", "height drop, color drop"]),
+        ("data_settings", {"label": None}, ["breed", "–"]),
+        ("architecture", {"encoder": "custom"}, ["small", "custom"]),
     ],
 )
-def test_runs_with_different_data_options_or_encoders_are_different_groups(run, section, values, setting):
-    other = with_config(run, section, **values)
-    first_group, second_group = group_runs([run, other])
-    assert second_group.name == f"{first_group.name.split(',')[0]}, {setting}"
-    assert len(differences([run_description(run), run_description(other)])) == 1
+def test_runs_with_different_data_options_or_encoders_are_different_groups(run, section, values, cells):
+    groups = group_runs([run, with_config(run, section, **values)])
+    assert page._settings(groups)["rows"] == {next(iter(values)): cells}
 
 
-def test_an_empty_setting_is_shown_as_absent_or_default():
-    assert format_setting("test", None) == "no test"
-    assert format_setting("masking", None) == "masking default"
-    assert format_setting("columns", {}) == "columns default"
-    assert format_setting("milestones", (60, 80)) == "milestones 60, 80"
-    assert format_setting("input_mix", 0) == "input_mix 0"
-    assert format_setting("fold", False) == "fold False"
+def test_an_empty_setting_is_a_dash():
+    assert [format_setting(value) for value in (None, {}, [], (), "")] == ["–"] * 5
+    assert [format_setting(value) for value in ((60, 80), 0, False)] == ["60, 80", "0", "False"]
 
 
 def test_runs_on_tables_with_different_values_are_different_groups(run):
@@ -69,7 +86,7 @@ def test_runs_on_tables_with_different_values_are_different_groups(run):
     assert len(group_runs([run, other])) == 2
     assert differences([run_description(run), run_description(other)]) == ["table_values"]
     other = with_config(run, "data", fingerprint="another")
-    assert [group.name.split(", ")[1] for group in group_runs([run, other])][1] == "fingerprint another"
+    assert differences([run_description(run), run_description(other)]) == ["fingerprint"]
 
 
 def test_the_data_folder_and_the_seed_do_not_separate_groups(run):
@@ -79,14 +96,13 @@ def test_the_data_folder_and_the_seed_do_not_separate_groups(run):
 
 def test_mixing_in_a_supervised_classifier_is_not_called_i_mix(run):
     supervised = with_config(run, "settings", method="supervised", mix="cutmix")
-    assert group_runs([supervised])[0].name == "classifier + CutMix"
+    assert method_name(supervised) == "classifier + CutMix"
 
 
 def test_files_with_the_same_name_are_distinguished_by_their_folders(run, tmp_path):
     names = ("/x/train.csv", "/y/train.csv")
     runs = [with_results(with_config(run, "data", name=name), tmp_path / name[1], make_result(name)) for name in names]
     groups = group_runs(runs)
-    assert [group.name for group in groups] == ["N-pair, data /x/train.csv", "N-pair, data /y/train.csv"]
     assert columns_of(groups) == [["linear on /x/train.csv"], ["linear on /y/train.csv"]]
 
 
@@ -127,11 +143,23 @@ def test_results_on_different_data_are_in_different_columns(run, tmp_path):
     assert n_highlighted(groups) == 1
 
 
-def test_a_group_that_is_worse_than_a_baseline_is_not_highlighted():
+def test_only_a_result_that_is_better_than_all_others_is_highlighted():
     low, high = ([make_result("a.csv", value=value)] for value in (0.5, 0.6))
     groups = [RunGroup(name, [], {"linear": low}) for name in ("N-pair", "MoCo")]
-    assert n_highlighted(groups) == 2
+    assert n_highlighted(groups) == 0
+    assert n_highlighted([*groups, RunGroup("BYOL", [], {"linear": high})]) == 1
     assert n_highlighted(groups, [RunGroup("inputs", [], {"linear": high})]) == 0
+    with_inputs = [replace(group, results={"linear": high, "linear (inputs)": low}) for group in groups]
+    better_inputs = {"linear": low, "linear (inputs)": [make_result("a.csv", value=0.7)]}
+    table = page._results_table([*with_inputs, RunGroup("BYOL", [], better_inputs)], [])
+    assert table["rows"][0] == ("N-pair", [("60.0", False), ("50.0", False)])
+    assert table["rows"][2] == ("BYOL", [("50.0", False), ("70.0", True)])
+
+
+def test_a_run_folder_may_be_called_like_a_baseline():
+    group, row = (RunGroup("inputs", [], {"linear": [make_result("a.csv", value=value)]}) for value in (0.5, 0.6))
+    cells = [("50.0", False)], [("60.0", False)]
+    assert page._results_table([group], [row])["rows"] == [("inputs", cells[0]), ("inputs", cells[1])]
 
 
 def test_results_with_different_hyperparameters_are_in_different_columns(run, tmp_path):
@@ -163,7 +191,7 @@ def test_seeds_and_sample_counts_do_not_separate_columns(run, tmp_path):
     third = with_results(run, tmp_path / "3", make_result(name, lrs=(30,), momentum=0.9, milestones=(60, 80)))
     (group,) = group_runs([first, third])
     assert [*group.results] == [
-        "linear, lrs 1, 3, momentum 0, milestones none",
+        "linear, lrs 1, 3, momentum 0, milestones –",
         "linear, lrs 30, momentum 0.9, milestones 60, 80",
     ]
 
@@ -179,7 +207,4 @@ def test_results_for_one_label_share_a_column_even_if_one_run_was_trained_withou
     imix.evaluate(runs[1], protocol="knn", label="color")
     groups = group_runs(runs)
     assert columns_of(groups) == [["knn, label breed", "fed"], ["knn, label breed", "fed", "knn, label color"]]
-    assert [group.name for group in groups] == [
-        "N-pair + i-Mix, label breed, columns color drop",
-        "N-pair + i-Mix, no label, columns breed drop, color drop",
-    ]
+    assert page._settings(groups)["rows"]["label"] == ["breed", "–"]

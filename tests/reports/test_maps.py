@@ -3,6 +3,7 @@
 import re
 import sys
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import polars
@@ -43,10 +44,31 @@ def test_collapsed_features_are_projected_to_one_point():
         project_2d(np.full((60, 5), np.nan))
 
 
+@pytest.mark.parametrize(("colors", "background"), [(maps.COLORS, "#ffffff"), (maps.DARK_COLORS, "#12151c")])
+def test_colors_differ_from_each_other_and_from_the_background(colors, background):
+    def linear(color: str) -> np.ndarray:
+        values = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+        return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+
+    def contrast(first: str, second: str) -> float:  # as defined by WCAG
+        low, high = sorted(0.05 + linear(color) @ [0.2126, 0.7152, 0.0722] for color in (first, second))
+        return high / low
+
+    def oklab(color: str) -> np.ndarray:
+        cones = [[0.4122, 0.5363, 0.0514], [0.2119, 0.6807, 0.1074], [0.0883, 0.2817, 0.6300]]
+        axes = [[0.2105, 0.7936, -0.0041], [1.9780, -2.4286, 0.4506], [0.0259, 0.7828, -0.8087]]
+        return np.array(axes) @ np.cbrt(np.array(cones) @ linear(color))
+
+    assert len(set(colors)) == 12
+    assert min(contrast(color, background) for color in colors) >= 3
+    assert min(np.linalg.norm(oklab(a) - oklab(b)) for a, b in combinations(colors, 2)) > 0.1
+
+
 def test_a_map_is_written_as_svg_and_png(runs, tmp_path):
     svg = draw_map(runs[0], tmp_path / "m.svg", samples=30).read_text()
-    n_classes = len(re.findall("<text", svg))
+    n_classes = len(re.findall("<text", svg)) - 1  # the title
     assert svg.count("<use ") == 30 + n_classes and "<img" not in svg and "cat" in svg
+    assert "t-SNE of the features of 30 training samples of animals.csv" in svg
     image = Image.open(draw_map(runs[0], tmp_path / "m.png", samples=30))
     assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 20
     two_classes = draw_map(runs[0], tmp_path / "two.svg", classes=["cat", "dog"]).read_text()
@@ -71,7 +93,7 @@ def test_class_names_are_shown_literally_and_maps_are_deterministic(tmp_path):
 
 def test_a_map_without_matplotlib_is_rejected_before_features_are_computed(runs, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(maps, "embed", lambda *_, **__: pytest.fail("features were computed"))
+    monkeypatch.setattr(maps, "encode_source", lambda *_, **__: pytest.fail("features were computed"))
     with pytest.raises(InputError, match=r"pip install 'imix-ssl\[figures\]'"):
         draw_map(runs[0], tmp_path / "m.svg")
 
@@ -79,7 +101,7 @@ def test_a_map_without_matplotlib_is_rejected_before_features_are_computed(runs,
 def test_a_map_is_colored_by_the_given_label(unlabeled_run, tmp_path):
     for label, classes in {"breed": ["cat", "dog"], "color": ["green", "red"]}.items():
         svg = draw_map(unlabeled_run, tmp_path / "m.svg", classes=classes, label=label).read_text()
-        assert re.findall(r"<text[^>]*>([^<]*)</text>", svg) == classes
+        assert re.findall(r"<text[^>]*>([^<]*)</text>", svg)[1:] == classes
 
 
 def test_a_map_can_be_colored_by_an_input_column(table, tmp_path):
@@ -95,7 +117,7 @@ def test_a_map_can_be_colored_by_an_input_column(table, tmp_path):
 
 
 def test_invalid_arguments_are_rejected_before_features_are_computed(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr(maps, "embed", lambda *_, **__: pytest.fail("features were computed"))
+    monkeypatch.setattr(maps, "encode_source", lambda *_, **__: pytest.fail("features were computed"))
     three_rows = polars.DataFrame({"height": [1.0, 2, 3], "color": ["red"] * 3})
     with pytest.raises(InputError, match="ends in"):
         draw_map(runs[0], tmp_path / "m.gif")

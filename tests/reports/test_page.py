@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,9 +41,10 @@ def test_the_page_has_the_standard_sections(report_path):
 
 def test_the_page_shows_data_options_that_differ(run, tmp_path):
     groups = group_runs([run, with_config(run, "data_settings", standardize="none", label=HOSTILE)])
+    groups[0] = replace(groups[0], name=HOSTILE)
     text = page.write_report(tmp_path / "r.html", "two", groups, "", "", samples=10).read_text()
     assert "<th>standardize</th><td>train</td><td>none</td>" in text
-    assert "knn_every 0" in text and "no test" in text and "table 1 numeric" in text
+    assert "<th>knn_every</th>" in text and "<th>test</th>" not in text and "1 numeric" in text
     assert HOSTILE not in text
 
 
@@ -105,7 +107,14 @@ def test_confusion_matrices_come_from_the_linear_evaluation(runs, report_path):
 def test_the_settings_table_lists_run_folders_if_there_are_several(runs, run, report_path):
     cells = "".join(f"<td>{first}<br>{second}</td>" for first, second in (runs[:2], runs[2:]))
     assert f"<tr><th>run folder</th>{cells}</tr>" in report_path.read_text()
-    assert "run folder" not in page._settings(group_runs([run]))["rows"]
+    assert page._settings(group_runs([run]))["folders"] == []
+
+
+def test_a_metric_that_is_always_zero_has_no_plot(run):
+    records = [{"step": step, "epoch": step, "loss": 1.0, "alignment": 0.0} for step in range(1, 4)]
+    assert [curve["key"] for curve in page._curves([RunGroup("N-pair", [replace(run, metrics=records)])])] == ["loss"]
+    records[1]["alignment"] = 0.1
+    assert len(page._curves([RunGroup("N-pair", [replace(run, metrics=records)])])) == 2
 
 
 def test_the_title_states_the_number_of_runs_and_data_sets(runs, run, tmp_path, monkeypatch):
@@ -114,7 +123,7 @@ def test_the_title_states_the_number_of_runs_and_data_sets(runs, run, tmp_path, 
     assert imix.report([run, *others], tmp_path / "r.html") == "3 runs on 3 data sets"
     assert imix.report([run, run, others[0]], tmp_path / "r.html") == "3 runs on 2 data sets"
     assert imix.report(runs, tmp_path / "r.html") == "Comparison of 2 configurations on animals.csv"
-    assert imix.report(runs[0], tmp_path / "r.html") == "N-pair on animals.csv"
+    assert imix.report(runs[0], tmp_path / "r.html") == "plain-0 on animals.csv"
 
 
 def test_a_run_without_results_is_evaluated(table, tmp_path):
@@ -131,11 +140,11 @@ def test_the_report_of_a_run_on_arrays_has_no_map(tmp_path):
     assert content["maps"] == [] and content["curves"]
 
 
-def test_unfinished_runs_are_skipped_with_a_message(runs, tmp_path, capsys):
+def test_runs_without_a_checkpoint_are_skipped_with_a_message(runs, tmp_path, capsys):
     shutil.copytree(runs[0], tmp_path / "unfinished")
     (tmp_path / "unfinished" / "encoder.safetensors").unlink()
     imix.report([tmp_path / "unfinished", runs[0]], tmp_path / "r.html")
-    assert f"skipped {tmp_path / 'unfinished'}: training is not finished" in capsys.readouterr().err
+    assert f"skipped {tmp_path / 'unfinished'}: it has not written a checkpoint yet" in capsys.readouterr().err
     with pytest.raises(InputError, match="no encoder at"):
         imix.report([tmp_path / "unfinished"], tmp_path / "r.html")
 

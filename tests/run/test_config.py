@@ -1,8 +1,10 @@
 """config.json: the round trip through JSON, defaults, format versions, and errors for damaged files."""
 
 import copy
+import errno
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -222,6 +224,39 @@ def test_deeply_nested_json_is_rejected(tmp_path, depth):
     text = json.dumps(image_config().to_json() | {"ranks": "DEEP"}).replace('"DEEP"', "[" * depth + "]" * depth)
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(InputError, match=rf"'{tmp_path}' is (not a run folder|damaged: ranks must be an integer)"):
+        read_config(tmp_path)
+
+
+def test_a_config_that_may_not_be_read_is_not_said_to_be_missing(tmp_path, monkeypatch):
+    write_json(tmp_path / "config.json", image_config().to_json())
+
+    def fail(*args, **options):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", fail)  # root may read every file
+    with pytest.raises(InputError, match=rf"^cannot read config\.json in '{tmp_path}': Permission denied$"):
+        read_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ((0, "kind"), "drop", r"table\.columns\[0\] is inconsistent"),
+        ((0, "parts"), [], r"table\.columns\[0\] is inconsistent"),
+        ((0, "parts"), ["year"], r"table\.columns\[0\] is inconsistent"),
+        ((0, "mean"), [0.0, 0.0], r"table\.columns\[0\] is inconsistent"),
+        ((0, "mean"), [float("nan")], r"table\.columns\[0\] is inconsistent"),
+        ((0, "std"), [0.0], r"table\.columns\[0\] is inconsistent"),
+        ((0, "median"), [], r"table\.columns\[0\] is inconsistent"),
+        ((0, "name"), "member", r"table\.columns has two columns of the same name"),
+        ((-1, "values"), [], r"is inconsistent"),
+        ((-1, "values"), ["Rome", "Rome"], r"is inconsistent"),
+        ((-1, "values"), ["Rome"], r"data\.table does not match the shape and groups of architecture"),
+    ],
+)
+def test_a_table_that_contradicts_itself_or_the_encoder_is_rejected(tmp_path, path, value, message):
+    write_json(tmp_path / "config.json", damaged(table_config(), ("data", "table", "columns", *path), value))
+    with pytest.raises(InputError, match=message):
         read_config(tmp_path)
 
 

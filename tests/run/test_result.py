@@ -1,6 +1,7 @@
 """Results: printing, the round trip through JSON, and damaged lines of evaluations.jsonl."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from torch import nn
@@ -87,6 +88,11 @@ def test_fields_with_a_default_may_be_missing():
     assert Result.from_json(value | {"split": {"train": 8, "test": 2}}) == FED
 
 
+def test_a_notebook_shows_the_printed_text():
+    named = replace(LINEAR, data="<b>x")
+    assert named._repr_html_() == f"<pre>{str(named).replace('<b>', '&lt;b&gt;')}</pre>"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -99,6 +105,9 @@ def test_fields_with_a_default_may_be_missing():
         ({"split": {"train": 8, "test": "2 held out of train"}}, "split.test must be an integer; got '2 held out"),
         ({"confusion": [[1, 2], 3]}, "confusion[1] must be a list; got 3"),
         ({"value": 0.5}, "unknown key 'value'"),
+        ({"data": ""}, "data and split.test_file must not be empty"),
+        ({"split": {"train": 8, "test": 2, "test_file": ""}}, "data and split.test_file must not be empty"),
+        ({"intervals": {"accuracy": [0.5]}}, "intervals must have two ends"),
     ],
 )
 def test_a_malformed_line_is_skipped_with_a_message(run, capsys, change, message):

@@ -7,6 +7,7 @@ from torch.testing import assert_close
 
 import imix
 from imix import DataSettings, InputError, Settings
+from imix.augment.per_sample import CALLS  # of the augmentation, before training
 from imix.data import load
 from imix.train.views import build_augment
 from tests.augment.helpers import byte_images
@@ -59,8 +60,17 @@ def test_augmentation_comes_from_the_settings_or_the_data_set(tmp_path, capsys):
     assert "no augmentation, " in capsys.readouterr().err
     for settings, data in ((Settings(augment="none"), named), (Settings(), plain)):
         assert build_augment(settings, data)(data.train.inputs) is data.train.inputs
-    with pytest.raises(InputError, match=r"`augment='cifar'` is for color images \(3, H, W\); digits has samples of"):
-        build_augment(Settings(augment="cifar"), load("digits"))
+    with pytest.raises(InputError, match=r"`augment='cifar'` is for images \(C, H, W\); in-memory data has samples of"):
+        build_augment(Settings(augment="cifar"), load(np.ones((4, 3))))
+
+
+@pytest.mark.parametrize("channels", [1, 2, 5])
+def test_images_without_three_channels_are_cropped_and_blurred_but_keep_their_colors(channels):
+    data = load(np.random.default_rng(0).normal(size=(4, channels, 16, 16)))  # not limited to 0..1
+    view = build_augment(Settings(augment="imagenet"), data)
+    assert ", ".join(map(str, view)) == "crop 0.2 to 1, flip 0.5, blur 0.5"
+    flat = torch.arange(channels).view(1, channels, 1, 1).expand(4, channels, 16, 16) + 0.5
+    torch.testing.assert_close(view(flat), flat)
 
 
 @pytest.mark.slow
@@ -92,7 +102,7 @@ def test_augmentation_runs_in_full_precision_under_autocast():
 
     with torch.autocast("cpu", torch.bfloat16):  # set by the caller
         imix.pretrain(torch.rand(4, 3, 8, 8), settings, augment=augment, progress=False)
-    assert dtypes == [torch.float32] * 2
+    assert dtypes == [torch.float32] * (CALLS + 2)
 
 
 @pytest.mark.parametrize("x", [torch.randn(8, 3, 8, 8), 255 * torch.rand(8, 3, 8, 8)])

@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 
 import imix
 from imix import DataSettings, InputError, files
+from imix.augment.per_sample import CALLS  # of the augmentation, before training
 from imix.run import checkpoint
 from tests.train.helpers import METHODS, SMALL, Streaming, assert_same_weights, cli, command, wait_for_metrics, weights
 
@@ -66,6 +68,19 @@ def test_a_run_killed_at_any_step_resumes_bit_for_bit(table, method, tmp_path, m
     assert [r["step"] for r in files.read_jsonl(tmp_path / "killed" / "metrics.jsonl")] == [4, 8, 12]
 
 
+def test_a_clock_that_jumps_changes_neither_the_result_nor_the_checkpoints(table, tmp_path, monkeypatch):
+    expected = imix.pretrain(table[0], SMALL, out=tmp_path / "steady", progress=False)
+    jumps = random.Random(0)
+    monkeypatch.setattr(time, "time", lambda: jumps.uniform(-1e9, 4e9))
+    saved = []
+    save = checkpoint.save
+    monkeypatch.setattr(checkpoint, "save", lambda path, state: saved.append(state["step"]) or save(path, state))
+    settings = replace(SMALL, checkpoint_minutes=60.0)
+    run = imix.pretrain(table[0], settings, out=tmp_path / "jumping", progress=False)
+    assert_same_weights(weights(expected), weights(run))
+    assert len(saved) == 1  # at the end: an hour did not pass
+
+
 @pytest.mark.slow
 def test_a_process_killed_at_a_random_moment_resumes_bit_for_bit(tmp_path):
     killed = cli(*command(tmp_path / "killed"))
@@ -106,7 +121,7 @@ def test_every_epoch_visits_each_sample_at_most_once_in_a_new_order(table):
         return batch
 
     imix.pretrain(table[0], replace(SMALL, epochs=2), DataSettings(standardize="none"), augment=spy, progress=False)
-    epochs = [torch.cat(seen[start : start + 8 : 2]) for start in (0, 8)]
+    epochs = [torch.cat(seen[start : start + 8 : 2]) for start in (CALLS, CALLS + 8)]
     assert all(len(set(epoch.tolist())) == 64 for epoch in epochs)
     assert not torch.equal(*epochs)
 

@@ -138,7 +138,7 @@ def test_the_returned_encoder_is_on_the_cpu_and_in_evaluation_mode(table):
 
 
 def test_an_augmentation_that_does_not_fit_the_data_is_rejected(table):
-    with pytest.raises(InputError, match=r"`augment='cifar'` is for color images \(3, H, W\)"):
+    with pytest.raises(InputError, match=r"`augment='cifar'` is for images \(C, H, W\)"):
         imix.pretrain(table[0], SMALL, augment="cifar", progress=False)
 
 
@@ -150,6 +150,12 @@ def test_unused_settings_are_reported(table, capsys):
     assert "ignores these settings: encoder, queue, temperature, masking, milestones" in capsys.readouterr().err
     imix.pretrain(table[0], replace(SMALL, method="moco", queue=16, schedule="step", milestones=(1,)))
     assert "ignores" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("n", "warns"), [(2, True), (3, True), (31, True), (32, False)])
+def test_too_few_samples_are_reported(capsys, n, warns):
+    imix.pretrain(torch.randn(n, 6), SMALL)
+    assert (f"only {n} samples: too few to learn from; use at least 32" in capsys.readouterr().err) == warns
 
 
 def test_a_queue_larger_than_the_data_is_reported(table, capsys):

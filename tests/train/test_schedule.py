@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from imix import Settings
+from imix import InputError, Settings
 from imix.train.schedule import learning_rate
 
 
@@ -37,3 +37,25 @@ def test_step_schedule_decays_at_its_milestones():
     settings = Settings(epochs=500, schedule="step", milestones=(300, 400))
     rates = [learning_rate(settings, 256, epoch, 0, 10) for epoch in (299, 300, 399, 400)]
     assert rates == pytest.approx([0.125, 0.0125, 0.0125, 0.00125])
+
+
+def test_wsd_is_constant_until_it_decays_linearly_in_the_last_fifth():
+    settings = Settings(epochs=100, schedule="wsd")
+    rates = [learning_rate(settings, 256, epoch, 0, 10) for epoch in range(100)]
+    assert rates[5:80] == [0.125] * 75
+    assert rates[80:] == pytest.approx([0.125 * (100 - epoch) / 21 for epoch in range(80, 100)])
+
+
+@pytest.mark.parametrize(("epochs", "decay"), [(10, None), (200, 40), (600, 1)])
+def test_a_longer_wsd_schedule_is_the_same_until_the_decay(epochs, decay):
+    short, long = (Settings(epochs=n, schedule="wsd", decay=decay) for n in (epochs, 2 * epochs))
+    for epoch in range(short.decay_start):
+        assert learning_rate(short, 256, epoch, 3, 10) == learning_rate(long, 256, epoch, 3, 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"decay": 10}, "`decay` must be"), ({"warmup": 8}, "`warmup` must be")]
+)
+def test_a_wsd_schedule_whose_parts_do_not_fit_is_rejected(options, message):
+    with pytest.raises(InputError, match=message):
+        Settings(epochs=10, schedule="wsd", **options)

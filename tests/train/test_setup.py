@@ -98,3 +98,43 @@ def test_the_width_of_a_user_supplied_encoder_is_measured(table):
 
     run = imix.pretrain(table[0], SMALL, encoder=Says(6, 4), progress=False)
     assert run.encoder(torch.randn(3, 6)).shape == (3, 4)
+
+
+# User-supplied augmentations
+
+
+def flip_batch(x):
+    return x.flip(1) if torch.rand(()) < 0.5 else x
+
+
+class Noise:
+    """Noise from a generator of its own."""
+
+    def __init__(self):
+        self.generator = torch.Generator().manual_seed(0)
+
+    def __call__(self, x):
+        return x + 0.1 * torch.randn(x.shape, generator=self.generator)
+
+
+@pytest.mark.parametrize("kind", ["in memory", "streamed"])
+def test_an_augmentation_that_draws_once_per_batch_is_refused(kind):
+    rows = torch.randn(32, 5)
+    data = rows if kind == "in memory" else Streaming(rows)
+    options = {"encoder": nn.Linear(5, 4), "epochs": 1, "device": "cpu", "progress": False}
+    fix = r"`augment` must draw for each sample, but flip_batch draws once .* augment=imix\.per_sample\(flip_batch\)$"
+    with pytest.raises(imix.InputError, match=fix):
+        imix.pretrain(data, augment=flip_batch, **options)
+    run = imix.pretrain(data, augment=imix.per_sample(lambda x: x * torch.rand(())), **options)
+    assert run.user_supplied == {"augment": "per_sample(<lambda>)"}
+
+
+def test_the_check_does_not_change_a_run(monkeypatch):
+    def train():
+        torch.manual_seed(0)
+        options = {"encoder": nn.Linear(5, 4), "epochs": 2, "device": "cpu", "progress": False}
+        return imix.pretrain(torch.randn(32, 5), augment=Noise(), **options).encoder.state_dict()
+
+    checked = train()
+    monkeypatch.setattr("imix.train.setup.draws_once_per_batch", lambda *args: False)
+    assert_same_weights(checked, train())

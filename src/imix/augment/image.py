@@ -265,46 +265,51 @@ class CropAndColorJitter(RandomView):
         return max(self.crop.size) <= MAX_KERNEL_SIDE and kernels.usable(device)
 
 
-def cifar(size: int | tuple[int, int]) -> nn.Sequential:
+def cifar(size: int | tuple[int, int], channels: int = 3) -> nn.Sequential:
     """Build the paper's augmentation of small images: crop and flip, color jitter, grayscale.
 
     Parameters
     ----------
     size : int or (int, int)
         Height and width of the views.
+    channels : int
+        Number of channels C. Images that do not have three channels are only cropped and flipped.
 
     Returns
     -------
     nn.Sequential
-        Maps color images (N, 3, H, W) to views (N, 3, *size).
+        Maps images (N, C, H, W) to views (N, C, *size).
 
     Examples
     --------
     >>> imix.augment.image.cifar(32)(torch.rand(8, 3, 32, 32)).shape
     torch.Size([8, 3, 32, 32])
     """
-    return nn.Sequential(CropAndColorJitter(RandomResizedCrop(size), ColorJitter(), Grayscale()))
+    crop = RandomResizedCrop(size)
+    return nn.Sequential(CropAndColorJitter(crop, ColorJitter(), Grayscale()) if channels == 3 else crop)
 
 
-def imagenet(size: int | tuple[int, int]) -> nn.Sequential:
+def imagenet(size: int | tuple[int, int], channels: int = 3) -> nn.Sequential:
     """Build the paper's augmentation of large images: the augmentation of small images, plus blur.
 
     Parameters
     ----------
     size : int or (int, int)
         Height and width of the views.
+    channels : int
+        Number of channels C. Images that do not have three channels are only cropped, flipped and blurred.
 
     Returns
     -------
     nn.Sequential
-        Maps color images (N, 3, H, W) to views (N, 3, *size).
+        Maps images (N, C, H, W) to views (N, C, *size).
 
     Examples
     --------
     >>> imix.augment.image.imagenet(48)(torch.rand(8, 3, 64, 64)).shape
     torch.Size([8, 3, 48, 48])
     """
-    return nn.Sequential(*cifar(size), GaussianBlur())
+    return nn.Sequential(*cifar(size, channels), GaussianBlur())
 
 
 def _to_range(low: float, high: float, uniforms: Tensor) -> Tensor:

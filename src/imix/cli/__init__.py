@@ -3,19 +3,56 @@
 import io
 import os
 import sys
+import traceback
+import warnings
+from contextlib import suppress
 
 from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
 
 from imix.cli.app import COMMANDS, build_app
 from imix.cli.exits import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_RESUMABLE, exit_with
-from imix.errors import InputError, Interrupted, RunFolderBusy, TrainingError, did_you_mean, first_line
+from imix.errors import InputError, Interrupted, RunFolderBusy, TrainingError, did_you_mean, out_of_memory
+from imix.output import lost_messages, print_message, print_result
 
 
 def main() -> None:
     """Entry point of the console script."""
+    _prepare_streams()
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, category, *_, **__: print_message(f"{category.__name__}: {message}")
+            _run_command()
+    finally:
+        _finish_streams()
+
+
+def _prepare_streams() -> None:
+    """Reopen closed streams, so that no file gets their descriptors, and replace characters that cannot be printed."""
+    for descriptor, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):  # results on a closed stdout fail
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, mode)  # gets the lowest free descriptor, which is this one
+    sys.stdout, sys.stderr = sys.stdout or os.fdopen(1, "w"), sys.stderr or os.fdopen(2, "w")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # do not fail on a terminal that cannot show ±
+            stream.reconfigure(errors="replace")  # a terminal may be unable to show ±
+    sys.excepthook = lambda *error: print_message(*"".join(traceback.format_exception(*error)).splitlines())
+
+
+def _finish_streams() -> None:
+    """Report lost messages; discard output that cannot be written, because Python would fail at exit."""
+    if lost_messages:
+        with suppress(OSError):
+            print_result(f"imix: some messages could not be written to stderr: {lost_messages[0]}")
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _run_command() -> None:
     app, name = build_app(), ""
     try:
         command, arguments, _ = app.parse_args(sys.argv[1:])
@@ -23,7 +60,6 @@ def main() -> None:
         command(*arguments.args, **arguments.kwargs)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILURE)
     except CycloptsError as error:
         exit_with(_describe(error), EXIT_BAD_INPUT)
@@ -38,9 +74,9 @@ def main() -> None:
     except (TrainingError, OSError) as error:
         exit_with(str(error), EXIT_FAILURE)
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":  # torch's, for a GPU
+        if (reason := out_of_memory(error)) is None:
             raise
-        exit_with(f"not enough memory{f': {first_line(error)}' if str(error) else ''}", EXIT_FAILURE)
+        exit_with(f"not enough memory{f': {reason}' if reason else ''}", EXIT_FAILURE)
 
 
 def _describe(error: CycloptsError) -> str:

@@ -4,7 +4,6 @@ Implementations are imported when a command is called, so that `imix --help` sta
 """
 
 import os
-import signal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,6 +21,8 @@ from imix.cli.flags import (
     TrainingFlags,
 )
 from imix.errors import InputError
+from imix.output import print_result
+from imix.runtime.interrupts import STOP_SIGNALS, handle_signals
 from imix.settings import DataSettings, Settings
 
 
@@ -41,8 +42,9 @@ def pretrain(
     Parameters
     ----------
     data
-        Name of a data set (see `imix data list`), a table (.csv, .parquet), a folder of images or audio files, or
-        arrays (.npy: samples; .npz: x, optionally y, x_test, y_test).
+        Name of a data set (see `imix data list`), a table (.csv, .parquet), a folder or pattern of images or audio
+        files, arrays (.npy: samples; .npz: x, optionally y, x_test, y_test), or a folder or pattern of tables or tar
+        shards, such as 'shards/{000..099}.tar', which are streamed.
     out
         Run folder to write.
     config
@@ -52,13 +54,13 @@ def pretrain(
     overwrite
         Replace the run in this folder.
     """
-    signal.signal(signal.SIGTERM, _stop_before_start)  # until the training installs its own handler
-    from imix.train.pretrain import pretrain as run_pretrain
+    with handle_signals(_stop_before_start, *STOP_SIGNALS):  # until the training installs its own handler
+        from imix.train.pretrain import pretrain as run_pretrain
 
-    objects = Settings(**vars(settings)), DataSettings(**vars(data_settings))
-    run = run_pretrain(data, *objects, out=out, resume=resume, overwrite=overwrite)
+        objects = Settings(**vars(settings)), DataSettings(**vars(data_settings))
+        run = run_pretrain(data, *objects, out=out, resume=resume, overwrite=overwrite)
     if os.environ.get("RANK", "0") == "0":
-        print(f"encoder written to {run.path}/encoder.safetensors")
+        print_result(f"encoder written to {run.path}/encoder.safetensors")
 
 
 def _stop_before_start(signal_number: int, frame: Any) -> None:
@@ -123,7 +125,7 @@ def evaluate(
     splits: Any = {"test": test, "group": group, "time": time}
     result = run_evaluate(run, data, protocol, inputs=inputs, **splits, **summary_options, **vars(flags))
     if os.environ.get("RANK", "0") == "0":
-        print(with_flags(str(result)))
+        print_result(*with_flags(str(result)).split("\n"))
 
 
 def embed(run: Path, data: str, /, *, out: Path, keep: tuple[str, ...] = (), flags: ReadFlags = ReadFlags()) -> None:
@@ -143,7 +145,8 @@ def embed(run: Path, data: str, /, *, out: Path, keep: tuple[str, ...] = (), fla
     from imix.probes.embed import embed as run_embed
 
     vectors = run_embed(run, data, out, keep=keep, **vars(flags))
-    print(f"{len(vectors):,} vectors of {vectors.shape[1]} features written to {out}")
+    if os.environ.get("RANK", "0") == "0":
+        print_result(f"{len(vectors):,} vectors of {vectors.shape[1]} features written to {out}")
 
 
 def finetune(
@@ -174,7 +177,7 @@ def finetune(
     tuned = run_finetune(run, data, out=out, overwrite=overwrite, **vars(flags), **vars(settings))
     n_classes = len(tuned.config.classes)
     model = f"classifier for {n_classes} classes" if n_classes else "regressor"
-    print(f"{model} written to {out}; next: imix predict {out} DATA --out FILE")
+    print_result(f"{model} written to {out}; next: imix predict {out} DATA --out FILE")
 
 
 def predict(run: Path, data: str, /, *, out: Path, keep: tuple[str, ...] = (), flags: ReadFlags = ReadFlags()) -> None:
@@ -194,7 +197,7 @@ def predict(run: Path, data: str, /, *, out: Path, keep: tuple[str, ...] = (), f
     from imix.probes.predict import predict as run_predict
 
     predictions = run_predict(run, data, out, keep=keep, **vars(flags))
-    print(f"{len(predictions.probabilities):,} predictions written to {out}")
+    print_result(f"{len(predictions.probabilities):,} predictions written to {out}")
 
 
 def transfer(
@@ -220,7 +223,8 @@ def transfer(
     from imix.evaluation.transfer import transfer as run_transfer
 
     results = run_transfer(runs, data, protocol, **vars(flags))
-    print(format_table([str(run) for run in runs], data, results))
+    if os.environ.get("RANK", "0") == "0":
+        print_result(*format_table([str(run) for run in runs], data, results))
 
 
 def report(runs: list[Path], /, *, out: Path | None = None, samples: int = 2000) -> None:
@@ -238,7 +242,7 @@ def report(runs: list[Path], /, *, out: Path | None = None, samples: int = 2000)
     """
     from imix.reports import report as write_report
 
-    print(f"open {write_report(runs, out, samples=samples)}")
+    print_result(f"open {write_report(runs, out, samples=samples)}")
 
 
 def map(
@@ -271,7 +275,7 @@ def map(
     """
     from imix.reports.maps import draw_map
 
-    print(f"open {draw_map(run, out, data, method, samples, classes, **vars(flags))}")
+    print_result(f"open {draw_map(run, out, data, method, samples, classes, **vars(flags))}")
 
 
 def export(run: Path, /, *, format: Literal["torchvision", "timm", "detectron2", "onnx"], out: Path) -> None:
@@ -288,7 +292,7 @@ def export(run: Path, /, *, format: Literal["torchvision", "timm", "detectron2",
     """
     from imix.run.export import export as run_export
 
-    print(run_export(run, format, out))
+    print_result(*run_export(run, format, out).split("\n"))
 
 
 def data(action: Literal["list", "fetch"], name: str = "", /, *, data_dir: str | None = None) -> None:
@@ -306,7 +310,7 @@ def data(action: Literal["list", "fetch"], name: str = "", /, *, data_dir: str |
     from imix.data.named import DATASETS, list_datasets
 
     if action == "list":
-        print(with_flags(list_datasets()))
+        print_result(*with_flags(list_datasets()).split("\n"))
         return
     names = [dataset.name for dataset in DATASETS.values() if dataset.kind != "detection"]
     if name not in names:
@@ -317,7 +321,7 @@ def data(action: Literal["list", "fetch"], name: str = "", /, *, data_dir: str |
     loaded = load(name, DataSettings(data_dir=data_dir))
     test = "" if loaded.test is None else f" and {len(loaded.test):,} test"
     classes = f", {loaded.train.n_classes} classes" if loaded.train.labels is not None else ""
-    print(f"{name}: {len(loaded.train):,} training{test} samples of shape {loaded.train.shape}{classes}")
+    print_result(f"{name}: {len(loaded.train):,} training{test} samples of shape {loaded.train.shape}{classes}")
 
 
 def bench(
@@ -342,7 +346,8 @@ def bench(
     """
     from imix.train.bench import bench as run_bench
 
-    print(run_bench(data, Settings(**vars(settings)), DataSettings(**vars(data_settings)), duration=duration))
+    result = run_bench(data, Settings(**vars(settings)), DataSettings(**vars(data_settings)), duration=duration)
+    print_result(*str(result).split("\n"))
 
 
 def demo(*, out: Path = Path("imix-demo"), seeds: int = 3, epochs: int | None = None) -> None:

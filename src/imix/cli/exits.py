@@ -5,7 +5,7 @@ import shlex
 import sys
 from typing import NoReturn
 
-from imix.errors import printable
+from imix.output import print_message
 
 # 75 is EX_TEMPFAIL: the command can be run again to continue.
 EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_RESUMABLE, EXIT_INTERRUPTED = 2, 1, 75, 130
@@ -13,7 +13,7 @@ EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_RESUMABLE, EXIT_INTERRUPTED = 2, 1, 75, 130
 
 def exit_with(message: str, code: int) -> NoReturn:
     """Print the message as one line and exit."""
-    print(f"imix: {printable(with_flags(message))}", file=sys.stderr)
+    print_message(f"imix: {with_flags(message)}")
     sys.exit(code)
 
 

@@ -76,6 +76,8 @@ class ReadFlags:
 
     columns: Columns | None = None
     """Columns of tables to ignore because the run was trained without them (NAME drop)."""
+    path_column: str | None = None
+    """Column of tables with the paths of the image or audio files; by default the run's."""
     data_dir: str | None = None
     """Folder with the files of named data sets."""
     device: str = "auto"
@@ -88,6 +90,8 @@ class LabelFlags(ReadFlags):
 
     label: str | None = None
     """Column of tables that contains the classes, or numbers to predict; by default the run's label column."""
+    missing_label: str | None = None
+    """Label that means "no label", such as -1; by default the run's."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Group, Parameter
 
 from imix.errors import InputError
+from imix.output import print_result
 from imix.reproduce.experiment import Ambiguities
 
 AMBIGUITIES = Group.create_ordered("Points the paper leaves open")
@@ -65,14 +66,14 @@ def reproduce(
 
     requests = select_requests(["all"] if list and not names else names, budget, ambiguities, row, column, seeds)
     if list:
-        print(listing(requests, out, budget))
+        print_result(*listing(requests, out, budget).split("\n"))
         return
     if commands:
-        print(as_commands(requests, data_dir))
+        print_result(*as_commands(requests, data_dir).split("\n"))
         return
     if slurm:
         path = write_slurm_script("-".join(names), requests, sys.argv[2:], out)
-        print(f"wrote {path}; submit it with: sbatch {path}")
+        print_result(f"wrote {path}; submit it with: sbatch {path}")
         return
     from imix.reproduce.runner import reproduce as run_reproduce
 
@@ -92,4 +93,4 @@ def reproduce(
         out=out,
     )
     for page in pages:
-        print(f"wrote {page}")
+        print_result(f"wrote {page}")

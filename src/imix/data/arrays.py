@@ -1,7 +1,8 @@
 """Samples and labels from arrays and tensors, in memory or in .npy and .npz files. All input is validated here."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,9 @@ import torch
 from torch import Tensor
 
 from imix.batch import Batch, map_fields, to_float
+from imix.data import mapped
 from imix.errors import InputError, first_line
+from imix.output import print_message
 
 
 class RawData(NamedTuple):
@@ -35,7 +38,10 @@ def read_npz(path: Path) -> RawData:
     """Read x (N, ...) and the optional arrays y (N,), x_test and y_test from a .npz file."""
     with _read(path, np.lib.npyio.NpzFile) as arrays:
         try:
-            x, y, x_test, y_test = (arrays.get(key) for key in ("x", "y", "x_test", "y_test"))
+            x, x_test = (
+                arrays.get(key) if (array := mapped.map_npz(path, key)) is None else array for key in ("x", "x_test")
+            )
+            y, y_test = arrays.get("y"), arrays.get("y_test")
         except Exception as error:  # a damaged file can raise almost any exception
             raise InputError(f"cannot read {path} as .npz: {first_line(error)}") from error
         if x is None:
@@ -56,48 +62,117 @@ def samples(inputs: Any, name: str) -> Batch:
 
 
 def encode_classes(
-    labels: Any, n: int, name: str, known_classes: np.ndarray | None = None
+    labels: Any, n: int, name: str, known_classes: np.ndarray | None = None, missing_label: str | None = None
 ) -> tuple[Tensor, np.ndarray]:
     """Encode labels (N,) as 0, 1, ...; also return the classes in that order.
 
-    The classes are `known_classes`, or else the sorted values of the labels. NaN, None and "" mean "no label" and
-    become -1. Numbers with fractions are numeric targets: they stay floats, and there are no classes.
+    The classes are `known_classes`, or else the sorted values of the labels. NaN, None, "", masked values and
+    `missing_label` mean "no label" and become -1. Numbers with fractions are numeric targets: they stay floats, with
+    NaN for "no label", and there are no classes.
     """
-    values = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
-    if values.shape != (n,):
-        raise InputError(f"labels of the {n} samples of {name} must have shape ({n},); got {values.shape}")
-    if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8", "backslashreplace")
-    missing = values == "" if values.dtype.kind == "U" else values != values  # NaN
-    if values.dtype.kind == "O":
-        missing = np.array([value is None or value != value or value == "" for value in values], bool)
-    is_numeric = values.dtype.kind == "f" and bool((values[~missing] != np.round(values[~missing])).any())
-    if known_classes is not None:
-        is_numeric = len(known_classes) == 0
-    if is_numeric or values.dtype.kind == "f":
-        if np.isinf(values).any():
-            raise InputError(f"the labels of {name} have infinite values")
-        if is_numeric:
-            return torch.from_numpy(values.astype(np.float32)), np.array([])
-        values = np.where(missing, 0, values).astype(np.int64)
+    values, missing = _read_labels(labels, n, name, missing_label)
     values = values[~missing]
     if not len(values):
         raise InputError(f"none of the samples of {name} has a label; omit the labels instead")
+    is_float = values.dtype.kind == "f"
+    if is_float and np.isinf(values).any():
+        raise InputError(f"the labels of {name} have infinite values")
+    if len(known_classes) == 0 if known_classes is not None else is_float and bool((values != np.round(values)).any()):
+        return to_targets(values, missing, name), np.array([])
+    if (is_float or values.dtype.kind == "u") and values.min() >= -(2**63) and values.max() < 2**63:
+        values = values.astype(np.int64)  # as int64, larger numbers would overflow
     try:
         classes = np.unique(values) if known_classes is None else known_classes
+        if {values.dtype.kind, classes.dtype.kind} in ({"i", "u"}, {"i", "f"}, {"u", "f"}):
+            values, classes = values.astype(object), classes.astype(object)  # as floats, large numbers would coincide
+        if not np.isin(values, classes).all():
+            unknown = np.setdiff1d(values, classes)[:5]
+            raise InputError(f"{name} has labels that are not in the training samples: {unknown}")
+        numbers = np.searchsorted(classes, values)
     except TypeError as error:
         raise InputError(f"the labels of {name} have mixed types that cannot be sorted: {error}") from error
-    if not np.isin(values, classes).all():
-        unknown = np.setdiff1d(values, classes)[:5]
-        raise InputError(f"{name} has labels that are not in the training samples: {unknown}")
+    if known_classes is None and missing_label is None:
+        note_minus_one(map(str, classes), name)
     codes = np.full(n, -1)
-    codes[~missing] = np.searchsorted(classes, values)
+    codes[~missing] = numbers
     return torch.from_numpy(codes), classes
+
+
+def to_targets(values: Any, missing: np.ndarray, name: str) -> Tensor:
+    """Return numeric targets (N,) in float32: `values` in order, and NaN where they are `missing`."""
+    targets = np.full(len(missing), np.nan, np.float32)
+    try:
+        with np.errstate(over="ignore"):
+            targets[~missing] = values
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the labels of {name} must be numbers: {first_line(error)}") from error
+    if np.isinf(targets).any():
+        raise InputError(f"the labels of {name} have values that are infinite or too large for float32")
+    return torch.from_numpy(targets)
+
+
+def note_minus_one(classes: Iterable[str], name: str, instead: str = "`missing_label=-1`") -> None:
+    """Print a note if there are more than two integer classes and one is -1, which often means "no label"."""
+    names = set(classes)
+    if len(names) > 2 and "-1" in names and all(text.lstrip("-").isdigit() for text in names):
+        message = f"{name}: the label -1 is a class like any other; if it means no label, use {instead}"
+        print_message(message)
+
+
+def _read_labels(labels: Any, n: int, name: str, missing_label: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """Convert labels to an array (N,), and find those that mean "no label"."""
+    try:
+        if isinstance(labels, Tensor):
+            labels = check_tensor(labels, "labels").detach().cpu()
+            labels = labels.float() if labels.is_floating_point() and labels.dtype != torch.float64 else labels
+        values = np.asarray(labels)
+        masked = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else False
+        if values.shape != (n,):
+            raise InputError(f"labels of the {n} samples of {name} must have shape ({n},); got {values.shape}")
+        if values.dtype.kind not in "biufOSUMm":
+            raise InputError(f"labels must be numbers or text; got {values.dtype}")
+        if values.dtype.kind == "S":
+            values = np.char.decode(values, "utf-8", "backslashreplace")
+        if values.dtype.kind != "O":
+            missing = masked | (values == "" if values.dtype.kind == "U" else values != values)  # NaN
+        else:
+            missing = masked | np.array([is_missing(value) for value in values], bool)
+            present = values[~missing]
+            if all(isinstance(value, Real) for value in present) and any(isinstance(value, float) for value in present):
+                values = np.where(missing, np.nan, values).astype(np.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"the labels of {name} must be numbers or text: {first_line(error)}") from error
+    return values, missing if missing_label is None else missing | is_label(values, missing_label)
+
+
+def is_label(values: Any, label: str) -> np.ndarray:
+    """Return which values (N,) equal this label, which is given as text; -1 and -1.0 are the same."""
+    try:
+        number = float(label)
+    except ValueError:
+        number = np.nan
+    texts = {label, f"{number:.0f}"} if number.is_integer() else {label}
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+        return np.asarray(values == number)
+    return np.array([str(value) in texts or value == number for value in values], bool)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a label is None, NaN, pandas.NA or ""; raises TypeError if it cannot be a label."""
+    hash(value)  # raises TypeError for a list, dict or set
+    if isinstance(value, Tensor):
+        raise TypeError("got a tensor in an array of objects")
+    if type(value).__name__ == "NAType":  # of pandas; it has no truth value
+        return True
+    return bool(value is None or value != value or value == "")
 
 
 def _read(path: Path, expected_type: type) -> Any:
     try:
-        content = np.load(path, allow_pickle=False)
+        mode: Any = "r" if path.suffix == ".npy" and path.stat().st_size >= mapped.MIN_BYTES else None
+        content = np.load(path, mmap_mode=mode, allow_pickle=False)
     except Exception as error:  # a damaged file can raise almost any exception
         raise InputError(f"cannot read {path} as {path.suffix}: {first_line(error)}") from error
     if not isinstance(content, expected_type):
@@ -107,17 +182,19 @@ def _read(path: Path, expected_type: type) -> Any:
 
 def _to_tensors(inputs: Any) -> Batch:
     if isinstance(inputs, Tensor):
-        if inputs.is_complex():
-            raise InputError("samples must be real numbers; got a complex tensor")
-        if inputs.layout != torch.strided:
-            raise InputError("samples must be dense; got a sparse tensor: pass x.to_dense()")
-        return inputs.detach()
+        return check_tensor(inputs, "samples").detach()
     if isinstance(inputs, dict):
         return {key: _to_tensors(value) for key, value in inputs.items()}
     if isinstance(inputs, tuple):
         return tuple(_to_tensors(value) for value in inputs)
     if isinstance(inputs, list) and inputs and isinstance(inputs[0], Tensor):
         raise InputError("a list of tensors is ambiguous: stack samples into one tensor, or pass fields as a tuple")
+    rows = inputs if isinstance(inputs, list) else [inputs]
+    if any(np.ma.is_masked(row) for row in rows):
+        raise InputError(
+            "samples must not have masked values: replace them, as in x.filled(0), and pass the mask as another field; "
+            "rows (N, F) may have NaN instead"
+        )
     try:
         array = np.asarray(inputs)
     except ValueError as error:  # rows of different lengths
@@ -135,6 +212,27 @@ def _to_tensors(inputs: Any) -> Batch:
         with np.errstate(over="ignore"):  # values too large for float32 are reported by _check_samples
             array = array.astype(np.float32, copy=False)
     return torch.from_numpy(np.require(array, requirements=["C_CONTIGUOUS", "WRITEABLE"]))  # copies only if necessary
+
+
+def check_tensor(x: Tensor, name: str) -> Tensor:
+    """Return a tensor that has real numbers in memory; other kinds of tensors are an error."""
+    if x.is_nested:
+        raise InputError(f"{name} must not be a nested tensor: pad it, and pass the lengths or a mask as another field")
+    if x.layout != torch.strided:
+        raise InputError(f"{name} must be dense; got a sparse tensor: pass x.to_dense()")
+    for kind, is_kind in (("complex", x.is_complex()), ("quantized", x.is_quantized), ("meta", x.is_meta)):
+        if is_kind:
+            raise InputError(f"{name} must be real numbers; got a {kind} tensor")
+    return x
+
+
+def checked_input(x: Any) -> Any:
+    """Return the samples: tensors are checked, and masked values of numeric rows (N, F) are replaced with NaN."""
+    if isinstance(x, Tensor):
+        return check_tensor(x, "samples")
+    if not isinstance(x, np.ma.MaskedArray) or x.ndim != 2 or x.dtype.kind not in "biuf":
+        return x
+    return np.ma.filled(x.astype(float), np.nan) if np.ma.is_masked(x) else x.data
 
 
 def _check_samples(x: Tensor, name: str) -> Tensor:

@@ -3,28 +3,38 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from imix.data.media.audio import AUDIO_SUFFIXES
+from torch.utils.data import DataLoader, Dataset
+
+from imix.data.media.columns import kind_of_name, may_hold_files
 from imix.data.media.folder import walk
-from imix.data.media.images import IMAGE_SUFFIXES
+from imix.data.media.references import AUDIO_SUFFIXES, IMAGE_SUFFIXES, as_paths
 from imix.data.named import DATASETS
+from imix.data.parts import SHARD_SUFFIXES, find_parts, name_ends
+from imix.data.paths import is_pattern
 from imix.data.source import Source
 from imix.data.tables.csv_file import CSV_SUFFIXES
 from imix.data.tables.frame import is_frame
+from imix.data.tables.huggingface import is_saved_dataset
 from imix.errors import InputError
 from imix.settings import DataSettings
 
 APPLIES_TO = {
-    "label": "tables, as the name of a column",
+    "label": "tables, as the name of a column, and to data sets of dicts",
     "columns": "tables",
+    "missing_label": "labels of tables, arrays and folders of files",
+    "path_column": "tables in one file or in Parquet files",
     "header": "CSV files",
-    "image_size": "folders of images",
+    "image_size": "image files",
+    "channels": "image files",
     "seconds": "audio",
     "sample_rate": "audio",
     "n_mels": "audio",
     "data_dir": "named data sets",
 }
-TABLE_OPTIONS = ("label", "columns")
-AUDIO_OPTIONS = ("seconds", "sample_rate", "n_mels")
+TABLE_OPTIONS = ("label", "columns", "missing_label", "path_column")
+IMAGE_OPTIONS = ("missing_label", "image_size", "channels")
+AUDIO_OPTIONS = ("missing_label", "seconds", "sample_rate", "n_mels")
+MEDIA_OPTIONS = {"images": IMAGE_OPTIONS, "audio": AUDIO_OPTIONS}
 
 
 class DataKind(NamedTuple):
@@ -43,6 +53,10 @@ def check_options(data: Any, data_settings: DataSettings) -> None:
     kind = _kind(data) if changed else None
     if kind is None:
         return
+    media_options = (*IMAGE_OPTIONS, *AUDIO_OPTIONS)
+    if "path_column" in kind.options and not set(changed).isdisjoint(media_options):
+        has_files = data_settings.path_column is not None or may_hold_files(data)
+        kind = kind._replace(options=(*kind.options, *media_options)) if has_files else kind
     subject = repr(str(data)) if isinstance(data, str | Path) else "the data"
     for option in changed:
         if option not in kind.options:
@@ -58,20 +72,39 @@ def _kind(data: Any) -> DataKind | None:
         return DataKind(f"a named data set ({record.kind})", record.options, ", which includes its classes")
     if isinstance(data, Source):
         return DataKind("a Source")
+    if isinstance(data, Dataset | DataLoader):
+        return DataKind("a torch data set", ("label", "missing_label"))
     if is_frame(data):
         return DataKind("a data frame", TABLE_OPTIONS)
+    if (paths := as_paths(data)) is not None:
+        kind = kind_of_name(str(paths[0]))
+        return DataKind("a list of paths", MEDIA_OPTIONS[kind]) if kind else None
     if isinstance(data, tuple | dict):
-        return DataKind(f"a {type(data).__name__} of fields")
+        return DataKind(f"a {type(data).__name__} of fields", ("missing_label",))
     shape = tuple(getattr(data, "shape", (0, 0)))  # a list may be a table; its shape is checked when it is converted
-    return DataKind("an array", TABLE_OPTIONS) if len(shape) == 2 else DataKind(f"an array of shape {shape}")
+    return (
+        DataKind("an array", TABLE_OPTIONS[:3])
+        if len(shape) == 2
+        else DataKind(f"an array of shape {shape}", ("missing_label",))
+    )
 
 
 def _kind_of_path(path: Path) -> DataKind | None:
     name = path.name.lower()
-    if path.is_dir():
+    if path.is_dir() and is_saved_dataset(path):
+        return DataKind("a saved data set", TABLE_OPTIONS)
+    if (path.is_dir() or is_pattern(path) or name.endswith(SHARD_SUFFIXES)) and (files := find_parts(path)):
+        if name_ends(files[0], SHARD_SUFFIXES):
+            options = (*IMAGE_OPTIONS, *AUDIO_OPTIONS[1:])
+            return DataKind("tar shards", options, ", whose .cls files are the labels")
+        if name_ends(files[0], CSV_SUFFIXES):
+            return DataKind("a table in several CSV files", (*TABLE_OPTIONS[:3], "header"))
+        media_options = (*IMAGE_OPTIONS, *AUDIO_OPTIONS) if may_hold_files(files[0]) else ()
+        return DataKind("a table in several Parquet files", (*TABLE_OPTIONS, *media_options))
+    if path.is_dir() or is_pattern(path):
         hint = ", whose subfolders are the classes"
         if any(walk([path], IMAGE_SUFFIXES)):
-            return DataKind("a folder of images", ("image_size",), hint)
+            return DataKind("a folder of images", IMAGE_OPTIONS, hint)
         if any(walk([path], AUDIO_SUFFIXES)):
             return DataKind("a folder of audio files", AUDIO_OPTIONS, hint)
         return None
@@ -79,4 +112,4 @@ def _kind_of_path(path: Path) -> DataKind | None:
         return DataKind("a CSV file", (*TABLE_OPTIONS, "header"))
     if name.endswith(".parquet"):
         return DataKind("a Parquet file", TABLE_OPTIONS)
-    return DataKind("an array file", TABLE_OPTIONS) if name.endswith((".npy", ".npz")) else None
+    return DataKind("an array file", TABLE_OPTIONS[:2]) if name.endswith((".npy", ".npz")) else None

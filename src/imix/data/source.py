@@ -12,6 +12,7 @@ from imix.batch import Batch, checked_size, fields, first_field, map_fields, siz
 from imix.data.tables.table import Table
 from imix.encoders.mel import Clip
 from imix.errors import InputError
+from imix.runtime.rng import epoch_order
 from imix.settings import DataSettings
 
 FINGERPRINT_SAMPLES = 1_000
@@ -48,6 +49,7 @@ class Source(ABC):
     """
 
     labels: Tensor | None = None
+    in_blocks: bool = False  # whether `epoch_order` visits samples that are stored together at about the same time
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -78,6 +80,11 @@ class Source(ABC):
     def sample(self, n: int) -> Batch:
         """Return the first n samples, or all samples if there are fewer."""
         return next(self.batches([torch.arange(min(n, len(self)))]))[0]
+
+    def epoch_order(self, seed: int, epoch: int, rows: Tensor | None = None) -> Tensor:
+        """Return the order in which an epoch of training visits all samples, or these rows: each of them once."""
+        order = epoch_order(seed, epoch, len(self if rows is None else rows))
+        return order if rows is None else rows[order]
 
     def fingerprint(self) -> str | None:
         """Return a hash that identifies the samples, or None if they are not in memory and may change."""

@@ -81,6 +81,7 @@ def detect(
             asdict(hyperparameters),
             Split(len(train), len(test)),
             details={"per_class": result.per_class, "bf16": bf16},
+            progress=run.progress,
         )
         if distributed.rank() == 0:
             run.add_result(evaluation)

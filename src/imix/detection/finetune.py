@@ -210,23 +210,28 @@ class FineTuning:
         """Check that the weights are finite and, if there is a path, write a checkpoint."""
         self.monitor.check_weights(self.model, done)
         if path is not None and self.rank == 0:
-            state = {"learner": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
-            checkpoint.save(path, state | {"epoch": 0, "step": done, "losses": torch.empty(0), "identity": identity})
+            position = {"epoch": 0, "step": done, "losses": torch.empty(0), "identity": identity}
+            checkpoint.save(path, checkpoint.snapshot(self.model, self.optimizer) | position)
 
     def load(self, path: Path, identity: dict[str, Any]) -> int:
         """Load a checkpoint of the same fine-tuning and return the number of steps done."""
         try:
             state = checkpoint.load(path)
+            saved: Any = state.get("identity")
+            checkpoint.check_names("identity", saved, identity)
+            different = [name for name in identity if not _is_same(saved[name], identity[name])]
         except InputError as error:
             raise InputError(f"{path} is damaged or not a checkpoint; remove it to start over") from error
-        saved_identity = state.get("identity", {})
-        different = [name for name in identity if saved_identity.get(name) != identity[name]]
         if different:
             raise InputError(
                 f"{path} was written with other settings (different: {', '.join(different)}); remove it to start over"
             )
-        self.model.load_state_dict(state["learner"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        if state["epoch"] != 0 or not 0 <= state["step"] <= self.hyperparameters.iterations:
+            raise InputError(f"{path} has an epoch or step out of range; remove it to start over")
+        try:
+            checkpoint.restore(state, self.model, self.optimizer)
+        except InputError as error:
+            raise InputError(f"{error}; remove {path} to start over") from error
         return int(state["step"])
 
 
@@ -242,6 +247,15 @@ def _random_flip(samples: list[Sample], device: torch.device) -> tuple[list[Tens
         images.append(image)
         targets.append({"boxes": boxes.to(device), "labels": target["labels"].to(device)})
     return images, targets
+
+
+def _is_same(saved: Any, expected: Any) -> bool:
+    """Whether two values or lists have the same types and values; a hostile value is not compared or printed."""
+    if type(saved) is not type(expected):
+        return False
+    if isinstance(expected, list | tuple):
+        return len(saved) == len(expected) and all(map(_is_same, saved, expected))
+    return bool(saved == expected)
 
 
 def _identity(

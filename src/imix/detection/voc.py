@@ -5,7 +5,6 @@ VOC2007/Annotations/000005.xml       their objects: name, box, whether it is dif
 VOC2007/ImageSets/Main/trainval.txt  the images of a split, one name per line
 """
 
-import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from torch import Tensor
 from imix.data.media.folder import prefetch
 from imix.detection.average_precision import GroundTruth
 from imix.errors import InputError, first_line
+from imix.output import print_message
 
 # fmt: off
 VOC_CLASSES = (
@@ -107,7 +107,7 @@ def read_voc(root: str | Path) -> tuple[DetectionDataset, DetectionDataset]:
         raise InputError(f"the training images in {str(root)!r} have no objects")
     class_names = VOC_CLASSES if names <= set(VOC_CLASSES) else tuple(sorted(names))
     if n_empty_boxes := sum(annotation.n_empty_boxes for annotation in (*train, *test)):
-        print(f"{root}: ignored {n_empty_boxes} boxes without area", file=sys.stderr)
+        print_message(f"{root}: ignored {n_empty_boxes} boxes without area")
     return _build_dataset(train, class_names), _build_dataset(test, class_names)
 
 

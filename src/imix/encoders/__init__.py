@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,16 +17,18 @@ from imix.encoders.small import SmallConvNet
 from imix.errors import InputError, first_line
 from imix.settings import SMALL_IMAGE_SIZE
 
+MAX_TIMM_CHANNELS = 1024  # the first layer of a timm model is built before its weights can be compared
+
 __all__ = ["MLP", "build", "build_head", "eval_mode", "infer_width", "resnet", "temporarily_on"]
 
 NAMES = (
     "small, mlp (or mlp:256-256-1024 for these widths; append :bn for batch normalization after the column embedding), "
     + ", ".join(f"resnet{depth}" for depth in DEPTHS)
-    + " (append :small or :standard for the stem), timm:NAME"
+    + " (append :small or :standard for the stem), timm:NAME (timm:NAME.TAG for pretrained weights)"
 )
 
 
-def build(name: str, shape: Sequence[int], groups: Sequence[int] = ()) -> nn.Module:
+def build(name: str, shape: Sequence[int], groups: Sequence[int] = (), *, pretrained: bool = True) -> nn.Module:
     """Build an encoder by name.
 
     Parameters
@@ -39,10 +42,13 @@ def build(name: str, shape: Sequence[int], groups: Sequence[int] = ()) -> nn.Mod
         - "resnet18", "resnet34", "resnet50", "resnet101" or "resnet152": the stem is small for images up to 64 pixels
           and standard above. Append ":small" or ":standard" to choose it.
         - "timm:NAME": this model of timm, untrained and without its classifier.
+        - "timm:NAME.TAG": the same with pretrained weights, such as "timm:resnet18.a1_in1k".
     shape : sequence of int
         Shape of one sample, without the batch axis.
     groups : sequence of int
         Sizes of the column groups of a table, which the MLPs embed separately.
+    pretrained : bool
+        Whether "timm:NAME.TAG" gets its pretrained weights. Pass False if other weights are loaded afterwards.
 
     Returns
     -------
@@ -59,23 +65,28 @@ def build(name: str, shape: Sequence[int], groups: Sequence[int] = ()) -> nn.Mod
         if len(shape) in (2, 3):
             return SmallConvNet(shape[0], axes=len(shape) - 1)
         return MLP(math.prod(shape), SMALL_WIDTHS, groups=groups)
-    if match := re.fullmatch(r"mlp(?::([1-9]\d*(?:-[1-9]\d*)*))?(:bn)?", name):
+    if match := re.fullmatch(r"mlp(?::([1-9]\d{0,11}(?:-[1-9]\d{0,11})*))?(:bn)?", name):
         widths = [int(width) for width in match[1].split("-")] if match[1] else PAPER_WIDTHS
         return MLP(math.prod(shape), widths, groups=groups, activate_embedding=bool(match[2]))
-    if match := re.fullmatch(r"resnet(\d+)(?::(small|standard))?", name):
+    if match := re.fullmatch(r"resnet(\d{1,3})(?::(small|standard))?", name):
         if len(shape) != 3 and int(match[1]) in DEPTHS:
             raise InputError(f"encoder {name!r} takes images (C, H, W); got samples of shape {tuple(shape)}")
         stem = match[2] or ("small" if max(shape[1:], default=0) <= SMALL_IMAGE_SIZE else "standard")
         return resnet(int(match[1]), channels=shape[0], stem="small" if stem == "small" else "standard")
     if name.startswith("timm:"):
-        return _build_timm(name.removeprefix("timm:"), shape)
+        return _build_timm(name.removeprefix("timm:"), shape, pretrained)
     raise InputError(f"unknown encoder {name!r}; choose from {NAMES}")
 
 
-def _build_timm(name: str, shape: Sequence[int]) -> nn.Module:
-    """Build an untrained timm model without its classifier."""
+def _build_timm(name: str, shape: Sequence[int], pretrained: bool) -> nn.Module:
+    """Build a timm model without its classifier."""
     if len(shape) != 3:
         raise InputError(f"encoder 'timm:{name}' takes images (C, H, W); got samples of shape {tuple(shape)}")
+    if ":" in name or shape[0] > MAX_TIMM_CHANNELS:  # a scheme such as hf-hub: would use the network
+        raise InputError(
+            f"encoder 'timm:{name}' must name a model and takes up to {MAX_TIMM_CHANNELS} channels; got samples of "
+            f"shape {tuple(shape)}"
+        )
     try:
         import timm
     except ImportError as error:
@@ -83,9 +94,20 @@ def _build_timm(name: str, shape: Sequence[int]) -> nn.Module:
     try:
         model = timm.create_model(name, pretrained=False, num_classes=0, in_chans=shape[0])
         model.width = getattr(model, "head_hidden_size", None) or model.num_features
-        return model
     except (RuntimeError, TypeError) as error:
         raise InputError(f"timm cannot build {name!r}: {first_line(error)}") from error
+    if not pretrained or not set(name) & {".", ":"}:  # NAME.TAG or hf-hub:NAME
+        return model
+    try:
+        # With its classifier, because timm accepts missing weights if the classifier is left out.
+        source: Any = timm.create_model(name, pretrained=True, in_chans=shape[0])
+        if 3 not in (shape[0], channels := source.pretrained_cfg["input_size"][0]):
+            raise ValueError(f"they are for {channels} channels, and the images have {shape[0]}")
+        source.reset_classifier(0)
+        model.load_state_dict(source.state_dict())
+    except Exception as error:  # caused by the network, the disk or the file
+        raise InputError(f"cannot load the weights of encoder 'timm:{name}': {first_line(error)}") from error
+    return model
 
 
 def infer_width(encoder: nn.Module) -> int | None:

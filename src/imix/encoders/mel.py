@@ -11,10 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from imix.errors import InputError
+
 WINDOW, HOP = 2048, 512  # STFT window length and hop length, in samples
 BINS = WINDOW // 2 + 1  # frequency bins of the STFT
 FLOOR = 80.0  # decibels below the clip's maximum at which the mel spectrogram is clipped
 MAX_CHUNK_SAMPLES = 1 << 24  # LogMel holds the spectra of at most this many audio samples, about 300 MB
+CLIP_LIMITS = {"sample_rate": 1_000_000, "samples": 1 << 28, "n_mels": BINS}  # more bands than bins would be empty
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,9 @@ class LogMel(nn.Sequential):
     """
 
     def __init__(self, clip: Clip) -> None:
+        for name, limit in CLIP_LIMITS.items():
+            if not 1 <= getattr(clip, name) <= limit:
+                raise InputError(f"`{name}` of audio must be between 1 and {limit:,}; got {getattr(clip, name):.3g}")
         super().__init__(Spectrum(), Mel(clip.sample_rate, clip.n_mels))
         self.chunk_size = max(1, MAX_CHUNK_SAMPLES // clip.samples)
 

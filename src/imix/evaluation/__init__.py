@@ -1,7 +1,7 @@
 """`imix.evaluate`: measures the quality of a frozen encoder, compared with its inputs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from imix.encoders import temporarily_on
 from imix.errors import InputError
 from imix.evaluation.fine_tuned import measure_fine_tuned
 from imix.evaluation.protocols import HYPERPARAMETERS, ON_FEATURES, measure_batches, measure_features
-from imix.evaluation.samples import as_representation, combined, encode, restandardized
+from imix.evaluation.samples import Samples, as_representation, combined, encode, restandardized
 from imix.evaluation.summary import BOTH, FineTuned, Summary, describe_unlabeled, summarize
 from imix.probes.embed import embed
 from imix.probes.features import EncodedSource
@@ -29,6 +29,7 @@ from imix.probes.run_data import is_same_data, load_for_run, split_values
 from imix.probes.trees import Trees
 from imix.run import Run, as_run
 from imix.run.result import Result, Split
+from imix.runtime import distributed, launch
 from imix.runtime.device import pick_device, uses_bf16
 
 __all__ = ["KNN", "Linear", "LinearPaper", "PInv", "Result", "Split", "Summary", "Trees", "embed", "evaluate"]
@@ -43,7 +44,9 @@ class EvaluateOptions(TypedDict, total=False):
 
     labels: Any
     label: str | None
+    missing_label: str | None
     columns: Mapping[str, str] | None
+    path_column: str | None
     test: str | None
     data_dir: str | None
     group: Any
@@ -81,7 +84,9 @@ def evaluate(
     *,
     labels: Any = None,
     label: str | None = None,
+    missing_label: str | None = None,
     columns: Mapping[str, str] | None = None,
+    path_column: str | None = None,
     test: str | None = None,
     data_dir: str | None = None,
     group: Any = None,
@@ -105,7 +110,8 @@ def evaluate(
 
     Data is loaded with the run's data options, except that all of it is used even if the run was trained on a fraction.
     If the data has no test samples, a fifth of the training samples is held out, stratified by class. Samples without a
-    label are ignored. Results are appended to evaluations.jsonl in the run folder.
+    label are ignored. Results are appended to evaluations.jsonl in the run folder. If the script is started by
+    torchrun, call this function on every rank: they share the encoding, and all get the result.
 
     Parameters
     ----------
@@ -128,8 +134,12 @@ def evaluate(
         Labels, if `data` is an array.
     label : str, optional
         The label column, if `data` is a table. Default: the run's.
+    missing_label : str, optional
+        Label that means "no label", such as "-1". Default: the run's.
     columns : dict, optional
         Columns of a table that were not in the training data and are to be ignored, for example ``{"id": "drop"}``.
+    path_column : str, optional
+        Column of a table with the paths of the image or audio files. Default: the run's.
     test : str, optional
         A file or folder with the test samples.
     data_dir : str, optional
@@ -178,65 +188,79 @@ def evaluate(
     if protocol == "detection":
         return _detection(run, data, data_dir, device, hyperparameters, seed)
     data = run.config.data.name if data is None else data
-    loaded = load_for_run(run, data, labels, label=label, columns=columns, test=test, data_dir=data_dir)
-    has_labels = loaded.train.labels is not None or protocol is not None or finetune
-    needs_labels = protocol != "fed" and has_labels
-    if loaded.test is None and needs_labels and _was_trained_with_labels_of(run, loaded):
-        raise InputError(
-            f"the run was trained with the labels of all samples of {loaded.name}, so none of them can be held out for "
-            "testing; pass test samples with `test=FILE`"
-        )
-    if loaded.train.is_numeric and protocol not in (None, "fed", *ON_FEATURES):
-        raise InputError(f"protocol {protocol!r} needs classes; the labels of {loaded.name} are numbers")
-    groups, times = split_values(data, loaded, group, time)
-    dataset, split = with_test_split(loaded, seed, needs_labels, groups, times)
-    assert dataset.test is not None
-    torch_device = pick_device(device)
-    encoder = restandardized(run.encoder, dataset) if restandardize else run.encoder
-    result = Result(
-        protocol or "none",
-        dataset.name,
-        {"majority_accuracy": majority_accuracy(dataset)} if needs_labels and dataset.n_classes else {},
-        {},
-        split,
-        label=dataset.settings.label if needs_labels else None,
-        representation="inputs" if inputs else "features",
-        restandardized=restandardize,
-        classes=list(dataset.class_names),
-    )
-    with temporarily_on(torch_device, encoder):
-        if protocol is None:
-            fine_tuned = None
-            if finetune:  # starts from `encoder`, which may have been restandardized
-                fine_tuned = partial(
-                    measure_fine_tuned, replace(run, encoder=encoder), dataset, torch_device, result, seed
-                )
-            summary = _summary(encoder, dataset, torch_device, result, labels_per_class, draws, trees, seed, fine_tuned)
-            for row in summary.results:
-                run.add_result(row)
-            return summary
-        evaluated = as_representation(encoder, dataset, result.representation)
-        used = hyperparameters or _default_hyperparameters(protocol, seed)
-        if protocol in ON_FEATURES:
-            result = measure_features(protocol, encode(evaluated, dataset, torch_device), result, used)
-        else:
-            augment = weak_crops(dataset.train.shape) if random_crops else None
-            # Samples that are encoded only once are encoded in fp32.
-            bf16 = random_crops and uses_bf16(run.settings, torch_device)
-            sources = (
-                EncodedSource(evaluated, dataset.train, torch_device, augment, bf16),
-                EncodedSource(evaluated, dataset.test, torch_device, bf16=bf16),
+    with launch.join_ranks() as divide:
+        options: Any = {"missing_label": missing_label, "columns": columns, "path_column": path_column}
+        loaded = load_for_run(run, data, labels, label=label, test=test, data_dir=data_dir, **options)
+        has_labels = loaded.train.labels is not None or protocol is not None or finetune
+        needs_labels = protocol != "fed" and has_labels
+        if loaded.test is None and needs_labels and _was_trained_with_labels_of(run, loaded):
+            raise InputError(
+                f"the run was trained with the labels of all samples of {loaded.name}, so none of them can be held out "
+                "for testing; pass test samples with `test=FILE`"
             )
-            result = replace(result, random_crops=str(augment) if augment is not None else None)
-            result = measure_batches(protocol, *sources, dataset.n_classes, result, used)
-    run.add_result(result)
+        if loaded.train.is_numeric and protocol not in (None, "fed", *ON_FEATURES):
+            raise InputError(f"protocol {protocol!r} needs classes; the labels of {loaded.name} are numbers")
+        groups, times = split_values(data, loaded, group, time)
+        dataset, split = with_test_split(loaded, seed, needs_labels, groups, times)
+        assert dataset.test is not None
+        torch_device = pick_device(device)
+        encoder = restandardized(run.encoder, dataset) if restandardize else run.encoder
+        template = Result(
+            protocol or "none",
+            dataset.name,
+            {"majority_accuracy": majority_accuracy(dataset)} if needs_labels and dataset.n_classes else {},
+            {},
+            split,
+            label=dataset.settings.label if needs_labels else None,
+            representation="inputs" if inputs else "features",
+            restandardized=restandardize,
+            classes=list(dataset.class_names),
+            progress=run.progress,
+        )
+        with temporarily_on(torch_device, encoder):
+            measure: Callable[[], Any]
+            if protocol is None:
+                fine_tuned = None
+                if finetune:  # starts from `encoder`, which may have been restandardized
+                    tuned_run = replace(run, encoder=encoder)
+                    fine_tuned = partial(measure_fine_tuned, tuned_run, dataset, torch_device, template, seed)
+                encoded = _representations(encoder, dataset, torch_device, divide)
+                measure = partial(
+                    _summary, encoded, dataset, template, labels_per_class, draws, trees, seed, fine_tuned
+                )
+            else:
+                used = hyperparameters or _default_hyperparameters(protocol, seed)
+                evaluated = as_representation(encoder, dataset, template.representation)
+                if protocol in ON_FEATURES:
+                    samples = encode(evaluated, dataset, torch_device, divide)
+                    measure = partial(measure_features, protocol, samples, template, used)
+                else:
+                    augment = weak_crops(dataset.train.shape) if random_crops else None
+                    # Samples that are encoded only once are encoded in fp32.
+                    bf16 = random_crops and uses_bf16(run.settings, torch_device)
+                    train = EncodedSource(evaluated, dataset.train, torch_device, augment, bf16)
+                    test_source = EncodedSource(evaluated, dataset.test, torch_device, bf16=bf16)
+                    if divide and augment is None:  # rank 0 draws all random crops
+                        train, test_source = train.by_all_ranks(), test_source.by_all_ranks()
+                    template = replace(template, random_crops=str(augment) if augment is not None else None)
+                    measure = partial(measure_batches, protocol, train, test_source, dataset.n_classes, template, used)
+            result: Result | Summary = distributed.on_rank_0(measure) if divide else measure()
+        if distributed.rank() == 0:
+            run.add_result(*(result.results if isinstance(result, Summary) else [result]))
     return result
 
 
+def _representations(encoder: nn.Sequential, data: Data, device: torch.device, divide: bool) -> dict[str, Samples]:
+    """Return the features and, if there are labels and samples are not too large, the inputs."""
+    representations, shape = {"features": encode(encoder, data, device, divide)}, data.train.shape
+    if data.train.labels is not None and shape is not None and math.prod(shape) <= MAX_INPUTS:
+        representations["inputs"] = encode(as_representation(encoder, data, "inputs"), data, device, divide)
+    return representations
+
+
 def _summary(
-    encoder: nn.Sequential,
+    representations: dict[str, Samples],
     data: Data,
-    device: torch.device,
     template: Result,
     labels_per_class: Sequence[int],
     draws: int,
@@ -245,18 +269,15 @@ def _summary(
     fine_tuned: FineTuned | None,
 ) -> Summary:
     """Evaluate features, inputs, and both together; without labels, describe the features alone."""
-    features = encode(encoder, data, device)
+    features, inputs, shape = representations["features"], representations.get("inputs"), data.train.shape
     if data.train.labels is None:
         return describe_unlabeled(features, template)
-    shape = data.train.shape
-    representations = {"features": features}
-    if shape is not None and math.prod(shape) <= MAX_INPUTS:
-        inputs = encode(as_representation(encoder, data, "inputs"), data, device)
-        representations |= {"inputs": inputs, BOTH: combined(inputs, features)}
+    if inputs is not None:
+        representations = representations | {BOTH: combined(inputs, features)}
         if trees is None:
             trees = data.table is not None and inputs.train.shape[1] <= MAX_TREE_COLUMNS
     summary = summarize(representations, template, labels_per_class, draws, bool(trees), seed, fine_tuned)
-    if "inputs" not in representations:
+    if inputs is None:
         reason = "samples have several fields" if shape is None else f"a sample has {math.prod(shape):,} values"
         summary.warnings.append(f"the inputs were not evaluated for comparison, because {reason}")
     return summary

@@ -34,11 +34,14 @@ class Samples:
         return replace(self, train=(self.train - mean) / std, test=(self.test - mean) / std)
 
 
-def encode(encoder: nn.Module, data: Data, device: torch.device) -> Samples:
-    """Return the features and labels of all training and test samples."""
+def encode(encoder: nn.Module, data: Data, device: torch.device, divide: bool = False) -> Samples:
+    """Return the features and labels of all training and test samples.
+
+    With `divide`, the ranks share the work, and only rank 0 has all features.
+    """
     assert data.test is not None
     train, test = EncodedSource(encoder, data.train, device), EncodedSource(encoder, data.test, device)
-    features = train.features().float(), test.features().float()
+    features = train.features(divide).float(), test.features(divide).float()
     if data.train.labels is None:
         return Samples(*features, torch.empty(0), torch.empty(0), 0)
     n_classes = 1 if data.train.is_numeric else data.n_classes

@@ -1,5 +1,6 @@
 """The summary of an evaluation: the features compared with the inputs, with all labels and with few."""
 
+import html
 import itertools
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from imix.errors import printable
 from imix.evaluation.protocols import measure_features
 from imix.evaluation.samples import Samples
 from imix.probes.knn import KNN
@@ -58,14 +60,18 @@ class Summary:
 
     def __str__(self) -> str:
         first = replace(self.results[0], representation="features")
+        title = printable(f"{first.data}: {', '.join(first.conditions)}")
         if first.protocol == "no labels":
             values = ", ".join(f"{METRIC_LABELS.get(name, name)} {value:.2f}" for name, value in first.metrics.items())
-            return f"{first.data}: {', '.join(first.conditions)}\n\n{values}\n\nNote: {self.warnings[0]}"
-        title = f"{first.data}: {', '.join(first.conditions)}"
+            return f"{title}\n\n{values}\n\nNote: {self.warnings[0]}"
         tables = [title, _metrics_table([result for result in self.results if result.labels_per_class is None])]
         if any(result.labels_per_class is not None for result in self.results):
             tables.append(_label_table(self.results))
         return "\n\n".join([*tables, *(textwrap.fill(f"Note: {warning}", 100) for warning in self.warnings)])
+
+    def _repr_html_(self) -> str:
+        """The text, for notebooks."""
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def summarize(

@@ -49,8 +49,8 @@ def transfer(
     return [[evaluate(run, name, protocol, **options) for name in data] for run in loaded]
 
 
-def format_table(names: Sequence[str], data: Sequence[str], results: Sequence[Sequence[Result]]) -> str:
-    """Format results as a text table, with one line per run and one column per data set."""
+def format_table(names: Sequence[str], data: Sequence[str], results: Sequence[Sequence[Result]]) -> list[str]:
+    """Format results as the lines of a table, with one line per run and one column per data set."""
     headers = [Path(name).name for name in data]
     widths = [max(len(header), 12) + 2 for header in headers]
     name_width = max(len(name) for name in names) + 2
@@ -58,4 +58,4 @@ def format_table(names: Sequence[str], data: Sequence[str], results: Sequence[Se
     for name, row in zip(names, results, strict=True):
         cells = "".join(f"{result.formatted:>{width}}" for result, width in zip(row, widths, strict=True))
         lines.append(f"{name:<{name_width}}{cells}")
-    return "\n".join(lines)
+    return lines

@@ -17,7 +17,9 @@ from imix.files import check_output_path, write_atomically
 from imix.probes.features import EncodedSource
 from imix.probes.run_data import load_for_run, source_frames
 from imix.run import Run, as_run
+from imix.runtime import launch
 from imix.runtime.device import pick_device
+from imix.runtime.distributed import rank
 
 FORMATS = (".parquet", ".npy", ".csv")
 
@@ -29,6 +31,7 @@ def embed(
     *,
     columns: Mapping[str, str] | None = None,
     keep: Sequence[str] = (),
+    path_column: str | None = None,
     data_dir: str | None = None,
     device: str = "auto",
 ) -> np.ndarray:
@@ -38,9 +41,10 @@ def embed(
     ----------
     run : Run, nn.Module, str or Path
         A run, its folder, or any module from samples (N, ...) to features (N, F).
-    data : str, Path, array, data frame, Data or Source
-        The data, which is loaded with the run's data options. A table must have the columns that the run was trained
-        on, and no others unless `columns` drops them.
+    data : optional
+        The data, in any form that `imix.pretrain` accepts. It is loaded with the run's data options, but without a
+        second file of test samples. A table must have the columns that the run was trained on, and no others unless
+        `columns` drops them.
     out : str or Path, optional
         A .npy file with the features; or a .parquet or .csv file with these columns: those in `keep`; the features f0,
         f1, ...; `file` if the samples are files; `split` ("train" or "test") if the data has test samples; `label` if
@@ -49,6 +53,8 @@ def embed(
         Columns to ignore, for example ``{"id": "drop"}``.
     keep : sequence of str
         Columns of the table to copy to `out`, for example an ID.
+    path_column : str, optional
+        Column of a table with the paths of the image or audio files. Default: the run's.
     data_dir : str, optional
         Folder with the files of a named data set.
     device : str
@@ -57,7 +63,9 @@ def embed(
     Returns
     -------
     ndarray of shape (N, F)
-        Features in the order of the data, training samples before test samples.
+        One row per sample, in the order of the data. If the data has test samples, such as those of a named data set,
+        they come after the training samples. If the script is started by torchrun, call this function on every rank:
+        they share the work, rank 0 returns and writes the features, and the other ranks return an empty array.
 
     Examples
     --------
@@ -71,14 +79,18 @@ def embed(
     if out is not None:
         out = check_output_path(Path(out), FORMATS, "features")
     run = as_run(run)
-    dataset = load_for_run(run, data, columns=columns, data_dir=data_dir)
-    kept = read_columns(data, dataset, keep, r"f\d+", to_csv=out is not None and out.suffix == ".csv") if keep else {}
-    torch_device = pick_device(device)
-    sources = {"train": dataset.train} | ({"test": dataset.test} if dataset.test is not None else {})
-    with temporarily_on(torch_device, run.encoder) as encoder:
-        features = np.concatenate(
-            [EncodedSource(encoder, source, torch_device).features().cpu().numpy() for source in sources.values()]
-        )
+    with launch.join_ranks() as divide:
+        options: Any = {"columns": columns, "path_column": path_column, "data_dir": data_dir}
+        dataset = load_for_run(run, data, with_test=False, **options)
+        to_csv = out is not None and out.suffix == ".csv"
+        kept = read_columns(data, dataset, keep, r"f\d+", to_csv) if keep else {}
+        torch_device = pick_device(device)
+        sources = {"train": dataset.train} | ({"test": dataset.test} if dataset.test is not None else {})
+        with temporarily_on(torch_device, run.encoder) as encoder:
+            parts = [EncodedSource(encoder, source, torch_device).features(divide) for source in sources.values()]
+        if divide and rank() > 0:
+            return np.empty((0, 0), np.float32)
+    features = np.concatenate([part.cpu().numpy() for part in parts])
     if out is None:
         return features
     if out.suffix == ".npy":
@@ -87,6 +99,13 @@ def embed(
         feature_columns = {f"f{i}": column for i, column in enumerate(features.T)}
         write_columns(out, kept | feature_columns | sample_columns(dataset, sources))
     return features
+
+
+def encode_source(run: Run, source: Source, device: str = "auto") -> np.ndarray:
+    """Return the features (N, F) of a source, without sharing the work with other ranks."""
+    torch_device = pick_device(device)
+    with temporarily_on(torch_device, run.encoder) as encoder:
+        return EncodedSource(encoder, source, torch_device).features().cpu().numpy()
 
 
 def write_columns(out: Path, columns: Mapping[str, Any]) -> None:
@@ -124,12 +143,11 @@ def read_columns(data: Any, dataset: Data, names: Sequence[str], reserved: str, 
     clashes = [name for name in names if re.fullmatch(rf"{reserved}|split|file|label", name)]
     if clashes:
         raise InputError(f"`keep={clashes[0]!r}` is the name of an output column; rename it in the table")
-    tables = [pa.table({name: frame.column(name) for name in names}) for frame in source_frames(data, dataset, names)]
-    table = pa.concat_tables(tables, promote_options="permissive")
-    for field in table.schema:
-        if to_csv and pa.types.is_nested(field.type):
-            raise InputError(f"column {field.name!r} holds lists or structs, which .csv cannot store; use .parquet")
-    return {name: table.column(name) for name in names}
+    frame = source_frames(data, dataset, names)[0]
+    for name in names:
+        if to_csv and pa.types.is_nested(frame.column(name).type):
+            raise InputError(f"column {name!r} holds lists or structs, which .csv cannot store; use .parquet")
+    return {name: frame.column(name) for name in names}
 
 
 def printable(name: str) -> str:

@@ -1,17 +1,18 @@
 """Features of a frozen encoder, computed in batches."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from imix.augment import Augment
 from imix.batch import map_fields, size, to_channels_last, to_float
-from imix.data import Source
+from imix.data import Source, TensorSource
 from imix.encoders import eval_mode
 from imix.errors import InputError
 from imix.progress import ProgressLine
+from imix.runtime.distributed import gather_on_rank_0, rank, world_size
 
 BATCH_SIZE = 1024  # samples encoded at a time
 MAX_SCORES = 1 << 26  # maximum number of class scores of a chunk of samples, to bound memory
@@ -42,8 +43,11 @@ class EncodedSource:
         return len(self.source)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor | None]]:
-        rows = torch.arange(len(self.source)).split(BATCH_SIZE)
-        progress, done = ProgressLine("encoding", len(self.source), "samples"), 0
+        yield from self._encode(torch.arange(len(self.source)).split(BATCH_SIZE))
+
+    def _encode(self, rows: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """Encode these batches of rows."""
+        progress, done = ProgressLine("encoding", sum(map(len, rows)), "samples"), 0
         with torch.no_grad(), eval_mode(self.encoder):
             for batch, labels in self.source.batches(rows):
                 x = to_float(map_fields(lambda x: x.to(self.device), batch))
@@ -53,7 +57,8 @@ class EncodedSource:
                 self._check(features, size(x))
                 yield features.float() if self.bf16 else features, None if labels is None else labels.to(self.device)
                 done += len(features)
-                progress(done)
+                if rank() == 0:
+                    progress(done)
 
     def _check(self, features: Tensor, n: int) -> None:
         """Raise InputError for features that cannot be evaluated."""
@@ -64,9 +69,26 @@ class EncodedSource:
         if self.augment is None and not features.isfinite().all():
             raise InputError("the encoder returns features that are not finite; try a lower learning rate in training")
 
-    def features(self) -> Tensor:
-        """Return all features, (N, F)."""
-        return torch.cat([features for features, _ in self])
+    def features(self, divide: bool = False) -> Tensor:
+        """Return all features, (N, F).
+
+        With `divide`, each rank encodes some of the batches, which are the same as on one rank; rank 0 returns all
+        features, the other ranks those that they encoded.
+        """
+        if not divide:
+            return torch.cat([features for features, _ in self])
+        batches = torch.arange(len(self.source)).split(BATCH_SIZE)
+        parts = [[batches[i] for i in part] for part in torch.arange(len(batches)).tensor_split(world_size())]
+        features = [features for features, _ in self._encode(parts[rank()])]
+        sizes = [sum(map(len, part)) for part in parts]
+        return gather_on_rank_0(torch.cat(features) if features else torch.empty(0), sizes)
+
+    def by_all_ranks(self) -> "EncodedSource":
+        """Return, on rank 0, a source of the same features in memory, which all ranks encode together."""
+        features = self.features(divide=True)
+        if rank() > 0:
+            return self
+        return EncodedSource(nn.Identity(), TensorSource(features, self.source.labels).to(self.device), self.device)
 
     def labels(self) -> Tensor:
         """Return all labels, (N,). The source must have labels."""

@@ -107,7 +107,10 @@ def _labeled(source: Source, name: str, data: Data) -> Source:
         if data.table is not None:
             hint = "name the label column in pretraining (`label=NAME`), or here if it was not an input of the run"
         elif data.sample_names:
-            hint = "put the files of each class into their own subfolder"
+            hint = (
+                "put the files of each class into their own subfolder, name the label column of a table of files "
+                "(`label=NAME`), or pass `labels` with a list of paths"
+            )
         else:
             hint = "pass `labels` together with the samples"
         raise InputError(f"{name} have no labels; {hint}")

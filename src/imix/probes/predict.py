@@ -45,6 +45,7 @@ def predict(
     *,
     columns: Mapping[str, str] | None = None,
     keep: Sequence[str] = (),
+    path_column: str | None = None,
     data_dir: str | None = None,
     device: str = "auto",
 ) -> Predictions:
@@ -54,12 +55,12 @@ def predict(
     ----------
     run : Run, str or Path
         A run that `imix.finetune` returned, or its folder.
-    data : str, Path, array, data frame, Data or Source
+    data : optional
         The data, in the same format as the run's labeled data. Its labels, if any, are only copied to `out`.
     out : str or Path, optional
         A .parquet or .csv file with these columns: those in `keep`; `prediction`; `p_NAME`, the probability of class
         NAME; `file` if the samples are files; `split` if the data has test samples; `label` if it has labels.
-    columns, keep, data_dir, device
+    columns, keep, path_column, data_dir, device
         See `imix.embed`.
 
     Returns
@@ -84,7 +85,7 @@ def predict(
     if run.head is None or run.config.fine_tuning is None:
         raise InputError("the run was not fine-tuned, so it cannot predict; fine-tune it first")
     classes, tuning = run.config.classes, run.config.fine_tuning
-    dataset = load_for_run(run, data, columns=columns, data_dir=data_dir)
+    dataset = load_for_run(run, data, columns=columns, path_column=path_column, data_dir=data_dir, with_test=False)
     kept = (
         read_columns(data, dataset, keep, "prediction|p_.*", to_csv=out is not None and out.suffix == ".csv")
         if keep

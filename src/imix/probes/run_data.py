@@ -13,10 +13,11 @@ from torch import Tensor
 
 from imix.batch import to_float
 from imix.data import Data, load
-from imix.data.loading import IN_MEMORY_NAME, TABLE_SUFFIXES
+from imix.data.loading import IN_MEMORY_NAME, is_table_path
 from imix.data.options import check_options
 from imix.data.tables.encode import read_frames
 from imix.data.tables.frame import Frame, as_frame, is_frame
+from imix.data.tables.stream import TableStream
 from imix.encoders.standardize import Standardize
 from imix.errors import InputError
 from imix.run import Run
@@ -31,23 +32,36 @@ def load_for_run(
     labels: Any = None,
     *,
     label: str | None = None,
+    missing_label: str | None = None,
     columns: Mapping[str, str] | None = None,
+    path_column: str | None = None,
     test: str | None = None,
     data_dir: str | None = None,
+    with_test: bool = True,
 ) -> Data:
-    """Load all of `data` with the run's data options, overridden by the arguments; raise InputError on a mismatch."""
+    """Load all of `data` with the run's data options, overridden by the arguments; raise InputError on a mismatch.
+
+    Without `with_test`, the run's second file of test samples is not read.
+    """
     if isinstance(data, str) and data == run.config.data.name == IN_MEMORY_NAME:
         raise InputError(
             "the run was trained on in-memory data, which is not stored; pass data=... again, with labels=... or as "
             "imix.data.load(x, labels=y)"
         )
-    arguments = {"label": label, "columns": columns, "test": test, "data_dir": data_dir}
+    arguments = {
+        "label": label,
+        "missing_label": missing_label,
+        "columns": columns,
+        "path_column": path_column,
+        "test": test,
+        "data_dir": data_dir,
+    }
     overrides: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     if not isinstance(data, Data):
         check_options(data, DataSettings(**overrides))
-    if label is not None and run.table is None:
-        raise InputError(f"`label={label!r}` names a table column, but the run was not trained on a table")
     data_settings = _settings_for(run, data, has_labels=labels is not None)
+    if not with_test and not isinstance(data, Data):
+        data_settings = replace(data_settings, test=None)
     data_settings = replace(data_settings, **overrides)
     if label is not None and not columns:  # a column that was dropped in training can be the label
         kept = {name: kind for name, kind in data_settings.columns.items() if name != label}
@@ -67,8 +81,11 @@ def load_for_run(
 
 def source_frames(data: Any, dataset: Data, names: Sequence[str]) -> list[Frame]:
     """Return the original training and test tables of `dataset`, with the columns `names` as text."""
-    from_file = isinstance(data, str | Path) and dataset.name.lower().endswith(TABLE_SUFFIXES)
-    if dataset.table is None or not (from_file or is_frame(data)):
+    streams = [part for part in (dataset.train, dataset.test) if isinstance(part, TableStream)]
+    if streams:
+        return [stream.read_columns(names) for stream in streams]
+    from_file = isinstance(data, str | Path) and is_table_path(Path(dataset.name))
+    if not (from_file or is_frame(data)):
         raise InputError(
             f"column names {names} need a .csv or .parquet file or a data frame; {dataset.name} is neither"
         )

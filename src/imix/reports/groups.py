@@ -2,22 +2,21 @@
 
 import hashlib
 import json
+import os
 import statistics
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from imix.errors import InputError
 from imix.evaluation import Result, evaluate
+from imix.output import print_message
 from imix.run import Run
 from imix.settings import METHODS, RESUME_SAFE_SETTINGS
 
-# These mostly follow from other settings, so a group name mentions them only if nothing else differs.
+# These mostly follow from the data and from other settings, so the table of differences does not contain them.
 DERIVED_SETTINGS = ("samples", "shape", "clip", "table", "table_values", "fingerprint", "weights")
-OPTIONAL_SETTINGS = ("label", "test", *DERIVED_SETTINGS)  # empty means absent; for other settings it means the default
 INPUTS_SUFFIX = " (inputs)"  # end of the column name of a result of the inputs
 # Results stay comparable if they differ in these.
 IRRELEVANT_HYPERPARAMETERS = ("checkpoint_minutes", "seed")
@@ -63,18 +62,12 @@ class RunGroup:
 
 
 def group_runs(runs: Sequence[Run]) -> list[RunGroup]:
-    """Group runs that differ only in their seed, in order of appearance, and name the groups by their differences."""
+    """Group runs that differ only in their seed, in order of appearance, and name the groups by their run folders."""
     members: dict[str, list[int]] = {}
     for i, run in enumerate(runs):
         members.setdefault(json.dumps(run_description(run), sort_keys=True), []).append(i)
-    first_runs = [runs[indices[0]] for indices in members.values()]
-    short_names = [group_name(run) for run in first_runs]
-    descriptions = [run_description(run) for run in first_runs]
-    paths = _short_paths(path for run in runs for path in (run.config.data.name, run.data_settings.test) if path)
-    names = []
-    for name, description in zip(short_names, descriptions, strict=True):
-        same_name = [other for other_name, other in zip(short_names, descriptions, strict=True) if other_name == name]
-        names.append(", ".join([name, *_distinguishing_settings(description, same_name, paths)]))
+    folders = _short_paths(str(run.path) for run in runs if run.path is not None)
+    names = [_group_name([runs[i] for i in indices], folders) for indices in members.values()]
     names = [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names, 1)]
     results = _results_by_column(runs)
     groups = []
@@ -87,36 +80,34 @@ def group_runs(runs: Sequence[Run]) -> list[RunGroup]:
     return groups
 
 
+def _group_name(runs: Sequence[Run], folders: Mapping[str, str]) -> str:
+    """The folder of a run, or the folders of several as "moco-*"; without a folder, the method and mixing."""
+    names = list(dict.fromkeys(folders[str(run.path)] for run in runs if run.path is not None))
+    if not names:
+        return method_name(runs[0])
+    prefix = os.path.commonprefix(names)  # noqa: RUF071 - of characters
+    matches = {folder for folder in folders.values() if folder.startswith(prefix)}
+    return f"{prefix}*" if prefix and len(names) > 1 and matches == set(names) else ", ".join(names)
+
+
 def _short_paths(paths: Iterable[str]) -> dict[str, str]:
     """The file name of each path, or the whole path if another one has the same file name."""
-    file_names = {path: Path(path).name for path in paths}
+    file_names = {path: os.path.basename(os.path.abspath(path)) for path in paths}
     counts = Counter(file_names.values())
     return {path: name if counts[name] == 1 else path for path, name in file_names.items()}
 
 
-def _distinguishing_settings(
-    description: dict[str, Any], same_name: Sequence[dict[str, Any]], paths: Mapping[str, str]
-) -> list[str]:
-    """Format the settings in which a group differs from the others with the same method and mixing."""
-    differing = [name for name in differences(same_name) if name not in ("method", "mix", "input_mix")]
-    chosen = [name for name in differing if name not in DERIVED_SETTINGS] or differing
-    shortened = {name: paths[description[name]] for name in ("data", "test") if description.get(name)}
-    return [format_setting(name, (description | shortened).get(name)) for name in chosen]
+def format_setting(value: Any) -> str:
+    """Format the value of a setting for display; an empty one is a dash.
 
-
-def format_setting(name: str, value: Any) -> str:
-    """Format a setting of a run for display.
-
-    >>> format_setting("columns", {"id": "drop", "age": "numeric"})
-    'columns id drop, age numeric'
-    >>> format_setting("label", None), format_setting("lr", None)
-    ('no label', 'lr default')
+    >>> format_setting({"id": "drop", "age": "numeric"}), format_setting((60, 80)), format_setting(None)
+    ('id drop, age numeric', '60, 80', '–')
     """
-    if value is None or value in ({}, [], ()):
-        return f"no {name}" if name in OPTIONAL_SETTINGS else f"{name} default"
     if isinstance(value, dict):
         value = [f"{key} {item}" for key, item in value.items()]
-    return f"{name} {', '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
+    if isinstance(value, list | tuple):
+        value = ", ".join(map(str, value))
+    return "–" if value in (None, "") else str(value)
 
 
 def run_description(run: Run) -> dict[str, Any]:
@@ -140,7 +131,7 @@ def run_description(run: Run) -> dict[str, Any]:
     return {name: value for name, value in description.items() if name not in ignored}
 
 
-def group_name(run: Run) -> str:
+def method_name(run: Run) -> str:
     """The method and mixing of a run, such as "MoCo v2 + i-Mix"."""
     settings, user_supplied = run.settings, run.user_supplied
     method = user_supplied.get("method", METHODS[settings.method])
@@ -175,7 +166,7 @@ def _results_by_column(runs: Sequence[Run]) -> list[dict[str, Result]]:
     def column(result: Result) -> str:
         name, used = _column_name(result, runs, paths), _protocol_settings(result)
         differing = [key for key in differences(variants[name]) if key in used]
-        settings = [format_setting(key, "none" if used[key] == [] else used[key]) for key in differing]
+        settings = [f"{key} {format_setting(used[key])}" for key in differing]
         return ", ".join([name, *settings]) + (
             "" if result.representation == "features" else f" ({result.representation})"
         )
@@ -215,6 +206,6 @@ def evaluate_if_needed(run: Run) -> None:
     if run.path is None or any(result.representation == "features" for result in run.evaluations):
         return
     try:
-        print(evaluate(run, labels_per_class=(), trees=False), file=sys.stderr, flush=True)
+        print_message(*str(evaluate(run, labels_per_class=(), trees=False)).split("\n"))
     except InputError as error:
-        print(f"{run.path} was not evaluated: {error}. To include results, run imix evaluate first", file=sys.stderr)
+        print_message(f"{run.path} was not evaluated: {error}. To include results, run imix evaluate first")

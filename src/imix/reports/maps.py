@@ -13,18 +13,23 @@ from imix.data.arrays import encode_classes
 from imix.data.tables.frame import Frame
 from imix.errors import InputError, printable
 from imix.files import check_output_path
-from imix.probes.embed import embed
+from imix.probes.embed import encode_source
 from imix.probes.run_data import load_for_run, source_frames
 from imix.reports.figure import figure_file, require_matplotlib
 from imix.reports.samples import SampleSelection, select_samples
 from imix.run import Run, as_run
 
-# Twelve colors that are distinguishable on white and on black; they repeat if there are more classes.
-CLASS_COLORS = (
-    *("#4e79a7", "#f28e2b", "#e15759", "#76b7b2", "#59a14f", "#edc948"),
-    *("#b07aa1", "#ff9da7", "#9c755f", "#2f4b7c", "#d37295", "#a0cbe8"),
+# Twelve colors that are distinct on white, and twelve on black; they repeat if there are more classes or runs.
+COLORS = (
+    *("#3b6fb6", "#d1495b", "#d27800", "#008778", "#b469f0", "#006900"),
+    *("#870f69", "#965a00", "#4b2db4", "#874b5a", "#a578a5", "#5a78ff"),
+)
+DARK_COLORS = (
+    *("#6ea8fe", "#ff7a8a", "#f0a500", "#3c9696", "#e1a5ff", "#009600"),
+    *("#a54bd2", "#e1f000", "#00ffff", "#1ef087", "#96a51e", "#4bc3c3"),
 )
 NO_LABEL_COLOR = "#999999"
+PROJECTIONS = {"tsne": "t-SNE", "umap": "UMAP"}
 MAP_SUFFIXES = (".svg", ".png")
 MAP_INCHES = 9.0  # width and height, without the legend
 MAX_LEGEND_ROWS = 40
@@ -43,7 +48,9 @@ def draw_map(
     classes: Sequence[str] = (),
     *,
     label: str | None = None,
+    missing_label: str | None = None,
     columns: Mapping[str, str] | None = None,
+    path_column: str | None = None,
     data_dir: str | None = None,
     device: str = "auto",
 ) -> Path:
@@ -67,8 +74,12 @@ def draw_map(
         Names of the classes to show, or their numbers if they have no names. By default all classes.
     label : str, optional
         Column of a table that colors the map; it may be one of the run's input columns. By default the run's label.
+    missing_label : str, optional
+        Label that means "no label", such as "-1". By default the run's.
     columns : dict of str to str, optional
         Columns of a table to ignore because the run was trained without them, such as {"id": "drop"}.
+    path_column : str, optional
+        Column of a table with the paths of the files that are the samples. By default the run's.
     data_dir : str, optional
         Folder with the files of a named data set.
     device : str
@@ -91,7 +102,9 @@ def draw_map(
     run = as_run(run)
     source = run.config.data.name if data is None else data
     label_is_input = label is not None and run.table is not None and label in run.table.kinds
-    dataset = load_for_run(run, source, label=None if label_is_input else label, columns=columns, data_dir=data_dir)
+    new_label = None if label_is_input else label
+    options: Any = {"missing_label": missing_label, "columns": columns, "path_column": path_column}
+    dataset = load_for_run(run, source, label=new_label, data_dir=data_dir, **options)
     if label is not None and label_is_input:
         dataset = _label_by_column(dataset, label, source_frames(source, dataset, [label]))
     selection = select_samples(dataset, None if classes else samples)
@@ -103,13 +116,18 @@ def draw_map(
         )
     selected = selection.take()
     labels = None if selected.labels is None or selected.is_numeric else selected.labels.numpy()
-    return save_map(out, project_2d(embed(run, selected, device=device), method), labels, dataset.class_names)
+    points = project_2d(encode_source(run, selected, device), method)
+    samples_shown = f"{len(points):,} {selection.split} samples of {Path(dataset.name).name}"
+    title = f"{PROJECTIONS[method]} of the features of {samples_shown}"
+    return save_map(out, points, labels, dataset.class_names, title)
 
 
 def _label_by_column(data: Data, label: str, frames: Sequence[Frame]) -> Data:
     """Use the values of a column as classes; `frames` hold the training rows and, if there are any, the test rows."""
     values = [None if value is None else str(value) for frame in frames for value in frame.column(label).to_pylist()]
-    numbers, names = encode_classes(np.array(values, object), len(values), f"column {label!r}")
+    numbers, names = encode_classes(
+        np.array(values, object), len(values), f"column {label!r}", missing_label=data.settings.missing_label
+    )
     if len(names) > MAX_LABEL_VALUES:
         raise InputError(
             f"column {label!r} has {len(names):,} distinct values; a map can be colored by at most {MAX_LABEL_VALUES}"
@@ -173,7 +191,9 @@ def nearest_neighbors(features: np.ndarray, k: int = 8) -> np.ndarray:
     return np.asarray(index.kneighbors(return_distance=False))
 
 
-def save_map(path: Path, points: np.ndarray, labels: np.ndarray | None, class_names: Sequence[str] = ()) -> Path:
+def save_map(
+    path: Path, points: np.ndarray, labels: np.ndarray | None, class_names: Sequence[str] = (), title: str = ""
+) -> Path:
     """Write points (N, 2), colored by label, with a legend, to an .svg or .png file."""
     names = dict(enumerate(map(printable, class_names))) | {-1: "no label"}
     point_labels = np.zeros(len(points), int) if labels is None else labels
@@ -181,8 +201,9 @@ def save_map(path: Path, points: np.ndarray, labels: np.ndarray | None, class_na
     with figure_file(path, MAP_INCHES, MAP_INCHES) as figure:
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
+        axes.set_title(printable(title), loc="left")
         for label in classes:
-            color = CLASS_COLORS[label % len(CLASS_COLORS)] if label >= 0 else NO_LABEL_COLOR
+            color = COLORS[label % len(COLORS)] if label >= 0 else NO_LABEL_COLOR
             x, y = points[point_labels == label].T
             axes.scatter(x, y, s=20, c=color, alpha=0.8)
         if labels is not None:

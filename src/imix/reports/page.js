@@ -3,10 +3,12 @@
   const page = JSON.parse(document.getElementById("content").textContent);
   const byId = id => document.getElementById(id);
   const darkMode = matchMedia("(prefers-color-scheme: dark)");
-  const groupColor = group => page.groupColors[group % page.groupColors.length];
-  const classColor = label => label < 0 ? "#999999" : page.classColors[label % page.classColors.length];
+  const color = index => page.colors[darkMode.matches ? "dark" : "light"][index % page.colors.light.length];
+  const classColor = label => label < 0 ? "#999999" : color(label);
   // Plotly interprets HTML tags in names.
   const escapeHtml = text => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  const shortName = text => escapeHtml(text.length > 20 ? `${text.slice(0, 19)}…` : text);
 
   function createElement(tag, attributes = {}, ...children) {
     const element = Object.assign(document.createElement(tag), attributes);
@@ -14,15 +16,16 @@
     return element;
   }
 
-  function swatch(color) {
+  function swatch(background) {
     const element = createElement("span", {className: "swatch"});
-    element.style.background = color;
+    element.style.background = background;
     return element;
   }
 
+  const cssColor = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
   function plotLayout(extra = {}) {
-    const style = getComputedStyle(document.documentElement);
-    const [text, rule] = ["--text", "--rule"].map(name => style.getPropertyValue(name).trim());
+    const [text, rule] = ["--text", "--rule"].map(cssColor);
     const axis = {gridcolor: rule, zerolinecolor: rule, linecolor: rule, automargin: true};
     return {
       margin: {l: 46, r: 10, t: 8, b: 36}, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
@@ -35,7 +38,7 @@
   function drawCurves() {
     byId("training-curves").hidden = !page.curves.length;
     const names = page.groups.length < 2 ? [] : page.groups;
-    byId("legend").replaceChildren(...names.map((name, group) => createElement("span", {}, swatch(groupColor(group)), name)));
+    byId("legend").replaceChildren(...names.map((name, group) => createElement("span", {}, swatch(color(group)), name)));
     byId("curves").replaceChildren(...page.curves.map(curve => createElement("div", {},
       createElement("h3", {textContent: curve.title}),
       createElement("div", {className: "plot", id: `curve-${curve.key}`}))));
@@ -43,11 +46,12 @@
       const traces = curve.lines.map(line => {
         const name = escapeHtml(page.groups[line.group]);
         return {
-          x: line.x, y: line.y, mode: line.x.length < 2 ? "markers" : "lines", line: {color: groupColor(line.group), width: 1.6},
+          x: line.x, y: line.y, mode: line.x.length < 2 ? "markers" : "lines", line: {color: color(line.group), width: 1.6},
           name, hovertemplate: `epoch %{x:.1f}: %{y}<extra>${name}</extra>`,
         };
       });
-      Plotly.newPlot(`curve-${curve.key}`, traces, plotLayout({xaxis: {title: {text: "epoch"}}}), plotOptions);
+      const yaxis = ["knn", "batch_1nn"].includes(curve.key) ? {tickformat: ".1%"} : {};
+      Plotly.newPlot(`curve-${curve.key}`, traces, plotLayout({xaxis: {title: {text: "epoch"}}, yaxis}), plotOptions);
     }
   }
 
@@ -57,12 +61,12 @@
       createElement("h3", {textContent: page.groups[matrix.group] + (matrix.column === "linear" ? "" : `, ${matrix.column}`)}),
       createElement("div", {className: "plot square", id: `confusion-${i}`}))));
     page.confusionMatrices.forEach((matrix, i) => {
-      const names = matrix.classes.map(escapeHtml);
+      const names = matrix.classes.map(shortName);
       const percent = matrix.counts.map(row => row.map(count => 100 * count / Math.max(1, row.reduce((a, b) => a + b, 0))));
       const showNumbers = names.length <= 14;
       const trace = {
-        type: "heatmap", z: percent, zmin: 0, zmax: 100, showscale: false, colorscale: darkMode.matches
-          ? [[0, "#191d27"], [1, "#ff7a8a"]] : [[0, "#f7f8fb"], [1, "#d1495b"]],
+        type: "heatmap", z: percent, zmin: 0, zmax: 100, showscale: false,
+        colorscale: [[0, cssColor("--card")], [1, cssColor("--accent")]],
         customdata: matrix.counts,
         text: showNumbers ? percent.map(row => row.map(value => value >= 0.5 ? value.toFixed(0) : "")) : undefined,
         texttemplate: showNumbers ? "%{text}" : undefined,
@@ -78,20 +82,28 @@
     });
   }
 
-  let currentMap = 0;
+  const shownMaps = page.maps.slice(0, 2).map((_, i) => i);  // indices of the maps that are side by side
 
-  const splitName = samples => samples.split === "train" ? "training" : samples.split;
   const sampleName = (samples, point) =>
-    samples.names.length ? samples.names[point].split("/").pop() : `${splitName(samples)} sample ${samples.indices[point]}`;
+    samples.names.length ? samples.names[point].split("/").pop() : `${samples.split} sample ${samples.indices[point]}`;
   const className = (samples, label) => label < 0 ? "no label" : String(samples.classes[label] ?? label);
   const sampleClass = (samples, point) => samples.labels ? className(samples, samples.labels[point]) : "";
 
-  function drawMap(index) {
-    currentMap = index;
-    const map = page.maps[index], samples = page.samples[map.samples];
-    [...byId("tabs").children].forEach((button, i) => button.setAttribute("aria-selected", i === index));
-    byId("map-size").textContent =
-      `${map.x.length.toLocaleString("en")} of ${samples.total.toLocaleString("en")} ${splitName(samples)} samples`;
+  function createPane(pane) {
+    const choice = createElement("select", {ariaLabel: "Run shown in this map"},
+      ...page.maps.map((map, i) => createElement("option", {value: i, textContent: page.groups[map.group]})));
+    choice.value = shownMaps[pane];
+    choice.hidden = page.maps.length < 2;
+    choice.addEventListener("change", () => { shownMaps[pane] = Number(choice.value); drawMap(pane); });
+    return createElement("div", {className: "pane"}, choice, createElement("p", {className: "faint", id: `caption-${pane}`}),
+      createElement("div", {className: "map", id: `map-${pane}`}));
+  }
+
+  function drawMap(pane) {
+    const map = page.maps[shownMaps[pane]], samples = page.samples[map.samples];
+    const [shown, total] = [map.x.length, samples.total].map(count => count.toLocaleString("en"));
+    byId(`caption-${pane}`).textContent = `t-SNE of the features of ${shown === total ? "all" : `${shown} of`} ${total} `
+      + `${samples.split} samples of ${samples.data.split("/").pop()}`;
     const pointsByLabel = new Map();
     map.x.forEach((_, point) => {
       const label = samples.labels ? samples.labels[point] : 0;
@@ -102,24 +114,27 @@
       const points = pointsByLabel.get(label);
       return {
         type: map.x.length > 4000 ? "scattergl" : "scatter", mode: "markers", hoverinfo: "none", customdata: points,
-        name: samples.labels ? escapeHtml(className(samples, label)) : "samples",
+        name: samples.labels ? shortName(className(samples, label)) : "samples",
         x: points.map(point => map.x[point]), y: points.map(point => map.y[point]),
         marker: {size: map.x.length > 10000 ? 3 : 6, opacity: 0.8, color: classColor(label)},
       };
     });
-    // The last trace holds the lines from the selected sample to its neighbors.
-    traces.push({type: "scatter", mode: "lines", x: [], y: [], hoverinfo: "skip", showlegend: false, line: {width: 1, color: "#888"}});
+    // The last trace marks the selected sample and its neighbors.
+    traces.push({
+      type: "scatter", mode: "lines+markers", x: [], y: [], hoverinfo: "skip", showlegend: false,
+      line: {width: 1, color: cssColor("--text")}, marker: {symbol: "circle-open", size: 10},
+    });
     const hiddenAxis = {visible: false};
     const layout = plotLayout({
       xaxis: hiddenAxis, yaxis: {...hiddenAxis, scaleanchor: "x"}, showlegend: Boolean(samples.labels), dragmode: "pan",
-      margin: {l: 6, r: 6, t: 6, b: 6}, legend: {itemsizing: "constant", y: 1},
+      margin: {l: 6, r: 6, t: 6, b: 6}, legend: {itemsizing: "constant", orientation: "h", y: 0},
     });
-    Plotly.newPlot("map", traces, layout, {...plotOptions, scrollZoom: true}).then(plot => {
+    Plotly.newPlot(`map-${pane}`, traces, layout, {...plotOptions, scrollZoom: true}).then(plot => {
       let ignoreHover = false;  // for a moment after a click, so that the neighbors stay visible
-      plot.on("plotly_hover", event => { if (!ignoreHover) showSample(event.points[0].customdata, false); });
+      plot.on("plotly_hover", event => { if (!ignoreHover) showSample(pane, event.points[0].customdata, false); });
       plot.on("plotly_click", event => {
         ignoreHover = true;
-        showSample(event.points[0].customdata, true);
+        showSample(pane, event.points[0].customdata, true);
         setTimeout(() => { ignoreHover = false; }, 800);
       });
     });
@@ -138,18 +153,25 @@
     return element;
   }
 
-  function neighborList(map, samples, point, spriteSize) {
-    return createElement("div", {className: "neighbors"}, ...map.neighbors[point].map(neighbor => {
+  function neighborList(pane, samples, point, spriteSize) {
+    return createElement("div", {className: "neighbors"}, ...page.maps[shownMaps[pane]].neighbors[point].map(neighbor => {
       const name = sampleName(samples, neighbor), label = sampleClass(samples, neighbor);
       const button = createElement("button", {title: label ? `${name}, ${label}` : name});
       button.append(thumbnail(samples, neighbor, Math.max(0.5, 48 / spriteSize)) ?? "", createElement("div", {textContent: label || name}));
-      button.addEventListener("click", () => showSample(neighbor, true));
+      button.addEventListener("click", () => showSample(pane, neighbor, true));
       return button;
     }));
   }
 
-  function showSample(point, withNeighbors) {
-    const map = page.maps[currentMap], samples = page.samples[map.samples], panel = byId("panel");
+  function markNeighbors(pane, point) {
+    const map = page.maps[shownMaps[pane]];
+    const path = map.neighbors[point].flatMap(neighbor => [point, neighbor, null]);
+    const coordinates = axis => [path.map(p => p === null ? null : axis[p])];
+    Plotly.restyle(`map-${pane}`, {x: coordinates(map.x), y: coordinates(map.y)}, [byId(`map-${pane}`).data.length - 1]);
+  }
+
+  function showSample(pane, point, withNeighbors) {
+    const key = page.maps[shownMaps[pane]].samples, samples = page.samples[key], panel = byId("panel");
     const parts = [];
     const spriteSize = samples.sprite ? Math.max(samples.sprite.width, samples.sprite.height) : 1;
     const image = thumbnail(samples, point, Math.max(1, Math.floor(200 / spriteSize)));
@@ -168,10 +190,8 @@
       parts.push(list);
     }
     if (withNeighbors) {
-      parts.push(createElement("h3", {textContent: "Nearest neighbors"}), neighborList(map, samples, point, spriteSize));
-      const path = map.neighbors[point].flatMap(neighbor => [point, neighbor, null]);
-      const coordinates = axis => [path.map(p => p === null ? null : axis[p])];
-      Plotly.restyle("map", {x: coordinates(map.x), y: coordinates(map.y)}, [byId("map").data.length - 1]);
+      parts.push(createElement("h3", {textContent: "Nearest neighbors"}), neighborList(pane, samples, point, spriteSize));
+      shownMaps.forEach((map, other) => { if (page.maps[map].samples === key) markNeighbors(other, point); });
     }
     panel.replaceChildren(...parts);
     panel.dataset.point = point;
@@ -182,15 +202,12 @@
     drawConfusionMatrices();
     if (!page.maps.length) return;
     byId("embedding-map").hidden = false;
-    byId("tabs").replaceChildren(...(page.maps.length < 2 ? [] : page.maps.map((map, i) => {
-      const button = createElement("button", {textContent: page.groups[map.group], role: "tab"});
-      button.addEventListener("click", () => drawMap(i));
-      return button;
-    })));
-    drawMap(currentMap);
+    byId("maps").className = `panes-${shownMaps.length}`;
+    byId("maps").replaceChildren(...shownMaps.map((_, pane) => createPane(pane)), byId("panel"));
+    shownMaps.forEach((_, pane) => drawMap(pane));
   }
 
-  window.imixShowSample = showSample;  // for tests and the browser console
+  window.imixShowSample = (point, withNeighbors) => showSample(0, point, withNeighbors);  // for tests and the browser console
   drawAll();
   darkMode.addEventListener("change", drawAll);
 })();

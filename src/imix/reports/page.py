@@ -1,7 +1,6 @@
 """report.html: collects the content of the page; page.html is its template, and page.js draws the plots."""
 
 import statistics
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from importlib.resources import files
@@ -9,19 +8,29 @@ from pathlib import Path
 from typing import Any
 
 from imix.errors import InputError
-from imix.evaluation import embed
 from imix.files import check_output_path, write_text
+from imix.output import print_message
+from imix.probes.embed import encode_source
 from imix.probes.run_data import load_for_run
 from imix.reports.baselines import split_baselines
-from imix.reports.groups import RunGroup, differences, evaluate_if_needed, format_setting, group_runs, run_description
-from imix.reports.maps import CLASS_COLORS, nearest_neighbors, project_2d
+from imix.reports.groups import (
+    DERIVED_SETTINGS,
+    INPUTS_SUFFIX,
+    RunGroup,
+    differences,
+    evaluate_if_needed,
+    format_setting,
+    group_runs,
+    run_description,
+)
+from imix.reports.maps import COLORS, DARK_COLORS, nearest_neighbors, project_2d
 from imix.reports.samples import sample_content, select_samples
 from imix.run import Run, as_run
 
 CURVES = {  # metric -> title of its plot
     "loss": "Training loss",
     "knn": "kNN accuracy",
-    "batch_1nn": "Nearest neighbor has the same class (in batch)",
+    "batch_1nn": "1-NN accuracy in the batch",
     "effective_rank": "Effective rank of the features",
     "alignment": "Alignment (lower: views of a sample are closer)",
     "uniformity": "Uniformity (lower: samples are more spread out)",
@@ -36,7 +45,10 @@ PROTOCOLS = {  # protocol -> what its number means
     "finetune": "test accuracy of the encoder fine-tuned with the labels of the training samples",
     "detection": "average precision of an object detector fine-tuned from the encoder",
 }
-GROUP_COLORS = ("#8a8f98", "#d1495b", "#00798c", "#edae49", "#66a182", "#5e4fa2", "#c76f9b", "#7a5c3e")
+BASELINES = {  # name of a row -> what its numbers are
+    "inputs": "the same classifier on the samples themselves, without an encoder",
+    "most frequent class": "the accuracy of always predicting this class",
+}
 MAX_POINTS = 600  # per curve
 MAX_MAPS = 6
 MIN_SAMPLES = 10
@@ -81,8 +93,7 @@ def write_report(
     groups = [group for group in groups if group.runs]
     maps, map_samples = _maps(groups, samples)
     content = {
-        "groupColors": GROUP_COLORS,
-        "classColors": CLASS_COLORS,
+        "colors": {"light": COLORS, "dark": DARK_COLORS},
         "groups": [group.name for group in groups],
         "curves": _curves(groups),
         "maps": maps,
@@ -109,24 +120,31 @@ def write_report(
 
 
 def _results_table(groups: Sequence[RunGroup], baselines: Sequence[RunGroup]) -> dict[str, Any]:
-    """A row per group and a column per protocol. Highlights the best result if several groups have one."""
+    """A row per group and a column per protocol. Highlights a result that is better than all others."""
     columns = {column: results[0].is_distance for group in groups for column, results in group.results.items()}
-    all_rows, best = [*groups, *baselines], []
+    all_rows, best = [*groups, *baselines], {}
     for column, is_distance in columns.items():
-        means = {group.name: statistics.mean(group.values(column)) for group in all_rows if column in group.results}
-        best_mean = min(means.values()) if is_distance else max(means.values())
-        if sum(column in group.results for group in groups) > 1:
-            best += [(name, column) for name, mean in means.items() if mean == best_mean]
-    rows = {}
-    for group in all_rows:
-        rows[group.name] = [(group.formatted(column), (group.name, column) in best) for column in columns]
+        protocol = column.removesuffix(INPUTS_SUFFIX)  # results of the inputs have a column if they are not a row
+        compared = (protocol, protocol + INPUTS_SUFFIX)
+        means = [statistics.mean(row.values(name)) for row in all_rows for name in compared if name in row.results]
+        best_mean = min(means) if is_distance else max(means)
+        if sum(column in group.results for group in groups) > 1 and means.count(best_mean) == 1:
+            best[column] = best_mean
     protocols = [result.protocol for group in groups for results in group.results.values() for result in results]
+    names = dict.fromkeys([*protocols, *(row.name for row in baselines)])
     return {
         "columns": columns,
-        "rows": rows,
-        "protocols": {protocol: PROTOCOLS[protocol] for protocol in protocols if protocol in PROTOCOLS},
-        "seeds": max(len(group.runs) for group in groups),
+        "rows": [(row.name, [_cell(row, column, best) for column in columns]) for row in all_rows],
+        "n_groups": len(groups),
+        "meanings": {name: (PROTOCOLS | BASELINES)[name] for name in names if name in PROTOCOLS | BASELINES},
+        "seeds": max(len(group.runs) for group in groups) > 1,
     }
+
+
+def _cell(row: RunGroup, column: str, best: dict[str, float]) -> tuple[str, bool]:
+    """The text of a cell, and whether it is the best result of its column."""
+    is_best = column in best and column in row.results and statistics.mean(row.values(column)) == best[column]
+    return row.formatted(column), is_best
 
 
 def _evaluation_settings(groups: list[RunGroup]) -> list[str]:
@@ -140,23 +158,21 @@ def _evaluation_settings(groups: list[RunGroup]) -> list[str]:
 
 
 def _settings(groups: list[RunGroup]) -> dict[str, Any]:
-    """The run folders and the settings that differ between groups, then all common settings."""
+    """The table of the settings that differ between groups, and that of all others, by name with a cell per group."""
+    config = groups[0].runs[0].config
     descriptions = [run_description(group.runs[0]) for group in groups]
     differing = differences(descriptions)
-    rows = {}
-    if sum(len(group.runs) for group in groups) > 1:
-        rows["run folder"] = [[str(run.path) for run in group.runs if run.path is not None] for group in groups]
-    for name in differing:
-        rows[name] = [[format_setting(name, d.get(name)).removeprefix(f"{name} ")] for d in descriptions]
-    config = groups[0].runs[0].config
-    common = {k: v for k, v in (asdict(config.settings) | descriptions[0]).items() if k not in (*differing, "seed")}
-    settings = ", ".join(format_setting(name, value) for name, value in common.items())
+    main = [name for name in differing if name not in DERIVED_SETTINGS]
+    rows = {name: [format_setting(description.get(name)) for description in descriptions] for name in differing}
+    folders = [[str(run.path) for run in group.runs if run.path is not None] for group in groups]
+    common = {name: [format_setting(value)] for name, value in (asdict(config.settings) | descriptions[0]).items()}
+    others = {name: cells for name, cells in (common | rows).items() if name not in (*main, "seed") and cells != ["–"]}
     versions = ", ".join(f"{name} {value}" for name, value in config.versions.items())
     return {
         "groups": [group.name for group in groups],
-        "rows": rows,
-        "summary": "Settings that are the same for all runs" if differing else "All settings",
-        "common": f"{settings}. Versions: {versions}",
+        "folders": folders if sum(map(len, folders)) > 1 else [],
+        "rows": {name: rows[name] for name in main},
+        "others": others | {"versions": [versions]},
     }
 
 
@@ -164,7 +180,7 @@ def _curves(groups: list[RunGroup]) -> list[dict[str, Any]]:
     """For each metric that was logged during training, one line per run."""
     curves = []
     for key, title in CURVES.items():
-        lines = []
+        lines: list[dict[str, Any]] = []
         for i, group in enumerate(groups):
             for run in group.runs:
                 records = [record for record in run.metrics if key in record]
@@ -174,7 +190,7 @@ def _curves(groups: list[RunGroup]) -> list[dict[str, Any]]:
                     epochs = [round(record["step"] * epochs_per_step, 3) for record in records]
                     values = [float(f"{record[key]:.5g}") for record in records]
                     lines.append({"group": i, "x": epochs, "y": values})
-        if lines:
+        if any(value != 0 for line in lines for value in line["y"]):  # without augmentation, alignment is 0
             curves.append({"key": key, "title": title, "lines": lines})
     return curves
 
@@ -190,7 +206,7 @@ def _maps(groups: list[RunGroup], max_samples: int) -> tuple[list[dict[str, Any]
         try:
             data = load_for_run(run, name)
         except (InputError, OSError) as error:
-            print(f"no embedding map of {group.name}: {error}", file=sys.stderr)
+            print_message(f"no embedding map of {group.name}: {error}")
             continue
         selection = select_samples(data, max_samples)
         settings = replace(data.settings, standardize="train")  # affects only the numbers shown for a table
@@ -198,9 +214,9 @@ def _maps(groups: list[RunGroup], max_samples: int) -> tuple[list[dict[str, Any]
         key = keys.setdefault(identity, f"{len(samples) + 1}: {name}" if name in samples else name)
         if key not in samples:
             samples[key] = sample_content(run, data, selection)
-        features = embed(run, selection.take())
+        features = encode_source(run, selection.take())
         points = project_2d(features)
-        print(f"embedding map of {group.name}: {len(features):,} samples", file=sys.stderr, flush=True)
+        print_message(f"embedding map of {group.name}: {len(features):,} samples")
         maps.append(
             {
                 "group": i,
@@ -242,7 +258,8 @@ def report(
     """Write an HTML report about one or several runs: results, training curves, embedding maps, settings.
 
     The page is a single file that works offline. Runs that differ only in their seed are grouped. A run that was not
-    evaluated yet is evaluated first if its data has labels. Runs that are still training are skipped.
+    evaluated yet is evaluated first if its data has labels. Runs whose training is not finished are shown with the
+    epoch they are at; runs that have not written a checkpoint yet are skipped.
 
     Parameters
     ----------
@@ -269,7 +286,7 @@ def report(
         raise InputError("a report needs at least one run")
     if samples < MIN_SAMPLES:
         raise InputError(f"`samples` must be at least {MIN_SAMPLES}; got {samples}")
-    loaded = [as_run(run) for run in _finished_runs(runs)]
+    loaded = [as_run(run) for run in _runs_with_encoder(runs)]
     run_folder = loaded[0].path if len(loaded) == 1 else None
     out = Path("report.html" if run_folder is None else run_folder / "report.html") if out is None else Path(out)
     check_output_path(out, (".html", ".htm"), "a report")
@@ -284,17 +301,19 @@ def report(
     else:
         title = f"Comparison of {len(groups)} configurations on {first.name}"
     folders = " ".join(str(run.path) for run in loaded if run.path is not None)
-    return write_report(out, title, groups, "", f"imix report {folders}", samples)
+    unfinished = [f"{run.path} is at {run.progress}" for run in loaded if run.progress]
+    note = f"Training is not finished: {'; '.join(unfinished)}." if unfinished else ""
+    return write_report(out, title, groups, note, f"imix report {folders}", samples)
 
 
-def _finished_runs(runs: "Sequence[Run | str | Path]") -> "list[Run | str | Path]":
+def _runs_with_encoder(runs: "Sequence[Run | str | Path]") -> "list[Run | str | Path]":
     """The runs that have an encoder; if none has, all runs, so that loading them raises the error."""
-    finished = [run for run in runs if isinstance(run, Run) or not _is_unfinished(Path(run))]
-    for run in runs if finished else []:
-        if run not in finished:
-            print(f"skipped {run}: training is not finished", file=sys.stderr)
-    return finished or list(runs)
+    usable = [run for run in runs if isinstance(run, Run) or not _has_no_encoder(Path(run))]
+    for run in runs if usable else []:
+        if run not in usable:
+            print_message(f"skipped {run}: it has not written a checkpoint yet")
+    return usable or list(runs)
 
 
-def _is_unfinished(folder: Path) -> bool:
+def _has_no_encoder(folder: Path) -> bool:
     return (folder / "config.json").is_file() and not (folder / "encoder.safetensors").is_file()

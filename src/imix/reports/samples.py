@@ -29,7 +29,7 @@ CHUNK_SIZE = 256  # samples that are scaled down at once
 class SampleSelection:
     """Samples to show: sorted row indices of the training or the test split."""
 
-    split: str  # "train" or "test"
+    split: str  # "training" or "test"
     source: Source  # all samples of that split
     rows: np.ndarray
 
@@ -40,7 +40,7 @@ class SampleSelection:
 
 def select_samples(data: Data, max_samples: int | None = None) -> SampleSelection:
     """Select random samples: test samples if there are any, otherwise training samples."""
-    split, source = ("train", data.train) if data.test is None else ("test", data.test)
+    split, source = ("training", data.train) if data.test is None else ("test", data.test)
     rows = np.random.default_rng(0).permutation(len(source))[:max_samples]
     return SampleSelection(split, source, np.sort(rows))
 
@@ -48,7 +48,7 @@ def select_samples(data: Data, max_samples: int | None = None) -> SampleSelectio
 def sample_content(run: Run, data: Data, selection: SampleSelection) -> dict[str, Any]:
     """Everything that the report shows of the selected samples, as JSON values."""
     samples, rows = selection.take(), selection.rows.tolist()
-    offset = 0 if selection.split == "train" else len(data.train)
+    offset = 0 if selection.split == "training" else len(data.train)
     content: dict[str, Any] = {
         "data": data.name,
         "label": data.settings.label,
@@ -119,7 +119,7 @@ def _table_rows(run: Run, data: Data, selection: SampleSelection, encoded: Tenso
     """
     if data.table is not None and Path(data.name).is_file():
         frames = read_frames(Path(data.name), data.settings, run.table)
-        frame = frames[0 if selection.split == "train" else 1].take(selection.rows)
+        frame = frames[0 if selection.split == "training" else 1].take(selection.rows)
         inputs = run.table.kinds if run.table is not None else {}
         names = [name for name in frame.columns if name in inputs or name == data.settings.label][:MAX_COLUMNS]
         values = [[_short_value(value) for value in frame.column(name).to_pylist()] for name in names]

@@ -2,6 +2,8 @@
 
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -47,8 +49,17 @@ def run_jobs(jobs: Sequence[Job], worker: Worker, devices: Sequence[str]) -> Gen
 def _start_process(worker: Worker, free_devices: Any, threads: int) -> None:
     """Take one of the devices for all jobs of this process."""
     global _worker
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     _worker = replace(worker, device=free_devices.get(), progress=False)
+
+
+def _stop_with_parent() -> None:
+    """Stop this process as SIGTERM does if its parent was killed; otherwise it would wait for jobs forever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _run(job: Job) -> Outcome:

@@ -9,13 +9,13 @@
 Existing results are not recomputed, so repeating an interrupted command continues it.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 from imix.errors import InputError, RunFolderBusy, TrainingError
+from imix.output import print_message
 from imix.reports.figure import require_matplotlib
 from imix.reproduce.experiment import Ambiguities
 from imix.reproduce.jobs import list_jobs
@@ -96,7 +96,7 @@ def reproduce(
 
     def log(message: str) -> None:
         if progress:
-            print(message, file=sys.stderr, flush=True)
+            print_message(message)
 
     log(f"{len(jobs)} of {len(names_in_shard)} runs remaining; results in {out}")
     worker = Worker(out, budget, None if data_dir is None else Path(data_dir), progress=progress)

@@ -91,8 +91,8 @@ class Worker:
 
     def _train(self, job: Job, device: str) -> Run:
         folder = self.out / "runs" / job.name
-        if (folder / "encoder.safetensors").exists():
-            return load_run(folder)
+        if (folder / "encoder.safetensors").exists() and (run := load_run(folder)).progress is None:
+            return run
         folder.parent.mkdir(parents=True, exist_ok=True)
         training = job.training
         settings = replace(training.settings, seed=job.seed, device=device)

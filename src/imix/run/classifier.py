@@ -55,8 +55,8 @@ def load_head(folder: Path) -> nn.Linear:
     try:
         state = load_file(folder / HEAD_FILE)
         n_classes, width = state["weight"].shape
-        head = nn.Linear(width, n_classes)
-        head.load_state_dict(state)
+        head = nn.Linear(width, n_classes, device="meta")  # without memory, because the shape may be malicious
+        head.load_state_dict(state, assign=True)
     except (SafetensorError, OSError, KeyError, ValueError, RuntimeError) as error:
         raise InputError(f"{str(folder / HEAD_FILE)!r} is not a head written by imix: {first_line(error)}") from error
     return head

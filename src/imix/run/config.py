@@ -135,7 +135,11 @@ class RunConfig:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "RunConfig":
         """Parse the content of config.json; raises InputError if it is damaged."""
-        return build(cls, {name: item for name, item in value.items() if name != "format"})
+        config = build(cls, {name: item for name, item in value.items() if name != "format"})
+        table, architecture = config.data.table, config.architecture
+        if table is not None and (table.groups, (table.width,)) != (architecture.groups, architecture.shape):
+            raise InputError("data.table does not match the shape and groups of architecture")
+        return config
 
 
 def read_config(path: Path) -> RunConfig:
@@ -145,6 +149,8 @@ def read_config(path: Path) -> RunConfig:
     try:
         value = json.loads((path / "config.json").read_text(encoding="utf-8"))
         version = value["format"]
+    except PermissionError as error:
+        raise InputError(f"cannot read config.json in {str(path)!r}: {error.strerror}") from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{str(path)!r} is not a run folder: it has no valid config.json") from error
     if version != FORMAT_VERSION:

@@ -22,10 +22,11 @@ from torch import Tensor, nn
 from imix.encoders.mel import LogMel
 from imix.encoders.resnet import DEPTHS
 from imix.encoders.standardize import mean_and_std
-from imix.errors import InputError, StorageError, first_line
+from imix.errors import InputError, StorageError, first_line, printable
 from imix.files import check_output_path, write_atomically, write_bytes
 from imix.run import Run
-from imix.run.stored_encoder import load_encoder, read_encoder
+from imix.run.folder import report_progress
+from imix.run.stored_encoder import load_with_progress, read_encoder
 
 if TYPE_CHECKING:
     from torchvision.models import ResNet
@@ -68,10 +69,14 @@ def export(run: "Run | str | Path", format: Format, out: str | Path) -> str:
     if format not in get_args(Format):
         raise InputError(f"unknown format {format!r}; choose from {', '.join(get_args(Format))}")
     out = check_output_path(Path(out), SUFFIXES[format], f"an encoder for {format}")
-    encoder = run.encoder if isinstance(run, Run) else load_encoder(run)
+    if isinstance(run, Run):
+        encoder, shape = run.encoder, run.config.architecture.shape
+    else:
+        encoder, progress = load_with_progress(run)
+        shape = read_encoder(run)[0].shape
+        report_progress(run, progress)
     if format == "onnx":
-        architecture = run.config.architecture if isinstance(run, Run) else read_encoder(run)[0]
-        return _to_onnx(encoder, architecture.shape, out)
+        return _to_onnx(encoder, shape, out)
     resnet = _resnet(encoder, format)
     if format == "detectron2":
         return _to_detectron2(encoder, resnet, out)
@@ -140,7 +145,7 @@ def _to_detectron2(encoder: nn.Sequential, resnet: "ResNet", out: Path) -> str:
     return "\n".join(
         [
             "MODEL:",
-            f'  WEIGHTS: "{out}"',
+            f'  WEIGHTS: "{printable(str(out))}"',
             f"  PIXEL_MEAN: {_format([255 * value for value in mean], 3)}",
             f"  PIXEL_STD: {_format([255 * value for value in std], 3)}",
             "  RESNETS:",

@@ -3,7 +3,10 @@
     config.json           settings, data, architecture, versions; how table columns are encoded
     metrics.jsonl         training metrics, one record every few steps
     checkpoint.pt         everything needed to resume, replaced atomically
-    encoder.safetensors   the trained encoder, including preprocessing, with its architecture in the header
+    before_decay.pt       the checkpoint at the start of the decay of the wsd schedule
+    encoder.safetensors   the encoder, including preprocessing, with its architecture in the header; written with
+                          every checkpoint
+    best_encoder.safetensors  the encoder of the best epoch, with `keep_best`
     head.safetensors      the classifier's last layer, if the run was fine-tuned
     evaluations.jsonl     results of `imix evaluate`
     detection.pt          checkpoint of detector fine-tuning; deleted when it finishes
@@ -14,7 +17,6 @@ Nothing in the folder is loaded with unrestricted pickle.
 """
 
 import shutil
-import sys
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,17 +28,20 @@ from imix.data import Table
 from imix.data.loading import IN_MEMORY_NAME
 from imix.errors import InputError, StorageError, first_line
 from imix.files import append_jsonl, read_jsonl, read_metrics
+from imix.output import print_message
 from imix.run.classifier import HEAD_FILE, load_head
 from imix.run.config import Architecture, DataConfig, RunConfig, read_config
 from imix.run.result import Result
-from imix.run.stored_encoder import load_encoder
+from imix.run.stored_encoder import load_with_progress
 from imix.settings import DataSettings, Settings
 
 # The checkpoint first: without it a partly deleted run starts over instead of resuming.
 RUN_FILES = [
     "checkpoint.pt",
+    "before_decay.pt",
     "metrics.jsonl",
     "encoder.safetensors",
+    "best_encoder.safetensors",
     HEAD_FILE,
     "evaluations.jsonl",
     "detection.pt",
@@ -62,6 +67,9 @@ class Run:
         The run folder, or None if the run is only in memory.
     head : nn.Linear or None
         The classifier's last layer, if the run was fine-tuned.
+    progress : str or None
+        How far the training was when the encoder was written, for example "epoch 12 of 200, step 57 of 1000"; None if
+        it was finished.
 
     Examples
     --------
@@ -75,6 +83,7 @@ class Run:
     metrics: list[dict[str, Any]] = field(default_factory=list)
     path: Path | None = None
     head: nn.Linear | None = None
+    progress: str | None = None
 
     @property
     def settings(self) -> Settings:
@@ -98,26 +107,30 @@ class Run:
 
     @property
     def evaluations(self) -> list[Result]:
-        """Stored results of `imix.evaluate`, oldest first."""
+        """Stored results of `imix.evaluate` on this encoder, oldest first; not those on encoders of other epochs."""
         if self.path is None:
             return []
         results = []
         for line in read_jsonl(self.path / "evaluations.jsonl"):
             try:
-                results.append(Result.from_json(line))
+                result = Result.from_json(line)
             except InputError as error:
                 reason = first_line(error)
-                print(f"{self.path}/evaluations.jsonl: skipped a line that is not a result: {reason}", file=sys.stderr)
+                print_message(f"{self.path}/evaluations.jsonl: skipped a line that is not a result: {reason}")
+                continue
+            if result.progress == self.progress:
+                results.append(result)
         return results
 
-    def add_result(self, result: Result) -> None:
-        """Append a result to evaluations.jsonl, if the run has a folder."""
+    def add_result(self, *results: Result) -> None:
+        """Append the results of an evaluation to evaluations.jsonl, if the run has a folder."""
         if self.path is None:
             return
         try:
-            append_jsonl(self.path / "evaluations.jsonl", result.to_json())
-        except StorageError as error:  # the result may have taken hours: show it in the error
-            raise StorageError(f"{error}; unsaved result: {' '.join(str(result).split())}") from error
+            append_jsonl(self.path / "evaluations.jsonl", *(result.to_json() for result in results))
+        except StorageError as error:  # the results may have taken hours: show them in the error
+            unsaved = " ".join(" ".join(map(str, results)).split())
+            raise StorageError(f"{error}; unsaved result: {unsaved}") from error
 
     def __repr__(self) -> str:
         settings = self.settings
@@ -125,16 +138,16 @@ class Run:
         method, mix = self.user_supplied.get("method", settings.method), self.user_supplied.get("mix", settings.mix)
         title = f"{method}{'' if mix == 'none' else f' + {mix}'} on {self.config.data.name}"
         loss = f", loss {self.metrics[-1]['loss']:.4g}" if self.metrics else ""
-        return f"<Run{folder}: {title}, {settings.epochs} epochs{loss}>"
+        return f"<Run{folder}: {title}, {self.progress or f'{settings.epochs} epochs'}{loss}>"
 
 
 def load_run(path: str | Path, encoder: nn.Module | None = None) -> Run:
-    """Load a run from its folder.
+    """Load a run from its folder. It may still be training, or have been stopped: `progress` says how far it is.
 
     Parameters
     ----------
     path : str or Path
-        The run folder.
+        The run folder, or an encoder in it, such as best_encoder.safetensors.
     encoder : nn.Module, optional
         The module to load the weights into. Required if the run was trained with a user-supplied encoder, because the
         folder stores its weights but not its code.
@@ -153,10 +166,13 @@ def load_run(path: str | Path, encoder: nn.Module | None = None) -> Run:
     >>> run.settings.epochs
     1
     """
-    path = Path(path)
-    config = read_config(path)
-    head = None if config.fine_tuning is None else load_head(path)
-    return Run(load_encoder(path, encoder), config, read_metrics(path / "metrics.jsonl"), path, head)
+    folder = path = Path(path)
+    if path.suffix == ".safetensors" and path.is_file():
+        folder = path.parent
+    config = read_config(folder)
+    head = None if config.fine_tuning is None else load_head(folder)
+    model, progress = load_with_progress(path, encoder)
+    return Run(model, config, read_metrics(folder / "metrics.jsonl"), folder, head, progress)
 
 
 def as_run(run: "Run | nn.Module | str | Path") -> Run:
@@ -166,7 +182,9 @@ def as_run(run: "Run | nn.Module | str | Path") -> Run:
     if isinstance(run, Run):
         return run
     if not isinstance(run, nn.Module):
-        return load_run(run)
+        loaded = load_run(run)
+        report_progress(run, loaded.progress)
+        return loaded
     encoder = run.encoder if isinstance(run, Method) else run
     model = nn.Sequential(OrderedDict(preprocess=nn.Identity(), encoder=encoder))
     data = DataConfig(IN_MEMORY_NAME, 0, None, DataSettings(), table=None, fingerprint=None)
@@ -174,8 +192,14 @@ def as_run(run: "Run | nn.Module | str | Path") -> Run:
     return Run(model, RunConfig(Settings(), data, architecture, ranks=1, user_supplied={}, versions={}))
 
 
+def report_progress(path: str | Path, progress: str | None) -> None:
+    """Print which encoder is used, unless it is the last one of a run whose training is finished."""
+    if progress is not None:
+        print_message(f"{path}: using the encoder of {progress}")
+
+
 def clear_run_folder(path: Path) -> None:
     """Delete the files of a run. Other files stay, and so does config.json, which marks the folder as a run folder."""
-    for name in RUN_FILES:
-        (path / name).unlink(missing_ok=True)
+    for file in [*(path / name for name in RUN_FILES), *path.glob(".*.unfinished")]:
+        file.unlink(missing_ok=True)
     shutil.rmtree(path / "tensorboard", ignore_errors=True)

@@ -1,9 +1,10 @@
 """The result of an evaluation."""
 
+import html
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from imix.errors import InputError
+from imix.errors import InputError, printable
 from imix.typed_json import build
 
 METRIC_LABELS = {
@@ -103,6 +104,8 @@ class Result:
         Class names, in the order of the confusion matrix.
     details : dict
         Further values, for example the chosen learning rate.
+    progress : str or None
+        How far the training of the encoder was, for example "epoch 12 of 200, step 57 of 1000"; None if finished.
 
     Examples
     --------
@@ -129,6 +132,7 @@ class Result:
     confusion: list[list[int]] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
+    progress: str | None = None
 
     @property
     def metric(self) -> str:
@@ -171,6 +175,7 @@ class Result:
         parts += [f"random crops ({self.random_crops})"] if self.random_crops else []
         parts += ["restandardized"] if self.restandardized else []
         parts += [f"label {self.label}"] if self.label else []
+        parts += [self.progress] if self.progress else []
         return parts
 
     def __str__(self) -> str:
@@ -182,7 +187,11 @@ class Result:
         others += [f"lr {self.details['lr']}"] if "lr" in self.details else []
         hyperparameters = [f"{name} {value}" for name, value in self.hyperparameters.items()]
         summary = f"{self.protocol} on {self.data}: {self.formatted}" + (f" ({'; '.join(others)})" if others else "")
-        return f"{summary}\n  {', '.join([*hyperparameters, *self.conditions])}"
+        return f"{printable(summary)}\n  {printable(', '.join([*hyperparameters, *self.conditions]))}"
+
+    def _repr_html_(self) -> str:
+        """The text, for notebooks."""
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain values, as they are written to evaluations.jsonl."""
@@ -194,6 +203,10 @@ class Result:
         result = build(cls, value)
         if result.metric not in result.metrics:
             raise InputError(f"metrics.{result.metric} is missing")
+        if "" in (result.data, result.split.test_file):
+            raise InputError("data and split.test_file must not be empty")
+        if any(len(interval) != 2 for interval in result.intervals.values()):
+            raise InputError("intervals must have two ends")
         return result
 
 

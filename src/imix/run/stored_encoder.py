@@ -1,7 +1,10 @@
 """encoder.safetensors: a run's encoder with its architecture in the header. No pickle is involved."""
 
 import json
+import math
+import re
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,17 +19,22 @@ from imix.files import write_bytes
 from imix.run.config import Architecture, read_config
 from imix.typed_json import build
 
+MAX_NAME_LENGTH = 300
+PROGRESS = re.compile(r"epoch \d{1,18} of \d{1,18}, step \d{1,18} of \d{1,18}", re.ASCII)
 
-def assemble(architecture: Architecture, encoder: nn.Module | None = None) -> nn.Sequential:
+
+def assemble(architecture: Architecture, encoder: nn.Module | None = None, pretrained: bool = False) -> nn.Sequential:
     """Build a run's model, `Sequential(preprocess, encoder)`, with a user-supplied encoder if one is passed.
 
     `preprocess` is a log-mel spectrogram for audio, standardization if enabled, and otherwise the identity.
+    With `pretrained`, a timm model gets the weights that its name refers to.
     """
     shape, clip = architecture.shape, architecture.clip
     if encoder is None:
         if shape is None:
             raise InputError("samples with several fields need a user-supplied encoder; pass `encoder=MODULE`")
-        encoder = encoders.build(architecture.encoder, clip.shape if clip else shape, architecture.groups)
+        input_shape = clip.shape if clip else shape
+        encoder = encoders.build(architecture.encoder, input_shape, architecture.groups, pretrained=pretrained)
     preprocess: nn.Module
     if clip is not None:
         preprocess = LogMel(clip)
@@ -35,13 +43,24 @@ def assemble(architecture: Architecture, encoder: nn.Module | None = None) -> nn
     return nn.Sequential(OrderedDict(preprocess=preprocess, encoder=encoder))
 
 
-def save_encoder(path: Path, encoder: nn.Sequential, architecture: Architecture) -> None:
-    """Write the encoder and its architecture, so that it can be loaded from this file alone."""
+def format_progress(done: int, epochs: int, steps_per_epoch: int) -> str:
+    """Describe how far a run is after `done` steps, with the epoch of the last step."""
+    return f"epoch {math.ceil(done / steps_per_epoch)} of {epochs}, step {done} of {epochs * steps_per_epoch}"
+
+
+def save_encoder(
+    path: Path, state: Mapping[str, Tensor], architecture: Architecture, progress: str | None = None
+) -> None:
+    """Write an encoder's weights and architecture, so that it can be loaded from this file alone.
+
+    `progress` says how far the training is, for example "epoch 12 of 200"; None if it is finished.
+    """
     from safetensors.torch import save
 
     # Clone every tensor, because safetensors rejects tensors that share memory.
-    state = {name: value.detach().cpu().clone().contiguous() for name, value in encoder.state_dict().items()}
-    write_bytes(path, save(state, {"imix": json.dumps(asdict(architecture))}))
+    state = {name: value.detach().cpu().clone().contiguous() for name, value in state.items()}
+    header = asdict(architecture) | ({"progress": progress} if progress else {})
+    write_bytes(path, save(state, {"imix": json.dumps(header)}))  # one entry, because their order is random
 
 
 def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Sequential:
@@ -75,7 +94,12 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
     """
     if not isinstance(path, str | Path):
         raise InputError(f"path must be a run folder or an encoder file; got {path!r} (for a Run, use run.encoder)")
-    architecture, state = read_encoder(path)
+    return load_with_progress(path, encoder)[0]
+
+
+def load_with_progress(path: str | Path, encoder: nn.Module | None = None) -> tuple[nn.Sequential, str | None]:
+    """Load a run's encoder, and how far its training was; None if it was finished."""
+    architecture, state, progress = read_encoder(path)
     if architecture.is_custom and encoder is None:
         raise InputError(
             f"{str(path)!r} contains the weights of a user-supplied encoder; pass the module to load them into: "
@@ -85,7 +109,7 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
         _load_weights(path, _without_memory(path, architecture), state, assign=True)
     model = assemble(architecture, encoder)
     _load_weights(path, model, state)
-    return model.eval()
+    return model.eval(), progress
 
 
 def _without_memory(path: str | Path, architecture: Architecture) -> nn.Sequential:
@@ -107,8 +131,8 @@ def _load_weights(path: str | Path, model: nn.Sequential, state: dict[str, Tenso
         raise InputError(f"the weights in {str(path)!r} do not match the encoder: {reason}") from error
 
 
-def read_encoder(path: str | Path) -> tuple[Architecture, dict[str, Tensor]]:
-    """Read the architecture and the weights from a run folder or an encoder.safetensors file."""
+def read_encoder(path: str | Path) -> tuple[Architecture, dict[str, Tensor], str | None]:
+    """Read the architecture, the weights and the progress from a run folder or an encoder.safetensors file."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -117,12 +141,31 @@ def read_encoder(path: str | Path) -> tuple[Architecture, dict[str, Tensor]]:
         read_config(path)
         path = path / "encoder.safetensors"
     if not path.is_file():
-        raise InputError(f"no encoder at {str(path)!r}: the run has not finished, or this is not a run folder")
+        raise InputError(
+            f"no encoder at {str(path)!r}: the run has written no checkpoint yet, or this is not a run folder"
+        )
     try:
         content = path.read_bytes()  # not safe_open, which refuses names that are not valid UTF-8
         state = load(content)
         header_size = int.from_bytes(content[:8], "little")
         header = json.loads(json.loads(content[8 : 8 + header_size])["__metadata__"]["imix"])
-        return build(Architecture, header, "architecture"), state
-    except (SafetensorError, KeyError, ValueError, OSError, RecursionError) as error:
+        progress = header.pop("progress", None)
+        architecture = build(Architecture, header, "architecture")
+        if max(len(architecture.groups), architecture.encoder.count("-")) > len(state):
+            raise InputError("its header describes more layers than it contains")
+        if len(architecture.encoder) > MAX_NAME_LENGTH:
+            raise InputError(f"the name of the architecture has more than {MAX_NAME_LENGTH} characters")
+        if progress is not None and not PROGRESS.fullmatch(progress):
+            raise InputError("its progress is not of the form 'epoch 12 of 200, step 57 of 1000'")
+        return architecture, state, progress
+    except (
+        SafetensorError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        OSError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise InputError(f"{str(path)!r} is not an encoder written by imix: {first_line(error)}") from error

@@ -7,8 +7,9 @@ number.
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from imix.batch import Batch, map_fields
+from imix.errors import InputError
 
 MAX_STEPS_BETWEEN_POLLS = 8
 MAX_SECONDS_BETWEEN_POLLS = 1.0  # approximately; at least one step
@@ -48,6 +50,39 @@ def rank_0_first() -> Iterator[None]:
     finally:
         if rank() == 0:
             barrier()
+
+
+def on_rank_0(compute: Callable[[], Any]) -> Any:
+    """Call a function on rank 0 only, and return its result on all ranks, or raise its InputError.
+
+    The other ranks wait without a timeout.
+    """
+    group: Any = dist.new_group(backend="gloo", timeout=timedelta(days=30))
+    outcome: list[Any] = [None]
+    if rank() == 0:
+        try:
+            outcome = [compute()]
+        except InputError as error:
+            outcome = [error]
+    dist.broadcast_object_list(outcome, 0, group=group)
+    if isinstance(outcome[0], InputError):
+        raise outcome[0]
+    return outcome[0]
+
+
+def gather_on_rank_0(part: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Concatenate the rows of all ranks on rank 0; the other ranks return their part. Rank r has sizes[r] rows."""
+    if rank() > 0:
+        if len(part):
+            dist.send(part.contiguous().cpu(), 0)
+        return part
+    parts = [part]
+    for other, n in enumerate(sizes[1:], 1):
+        received = torch.empty(n, *part.shape[1:], dtype=part.dtype)
+        if n:
+            dist.recv(received, other)
+        parts.append(received.to(part.device))
+    return torch.cat(parts)
 
 
 def max_over_ranks(*values: float) -> list[float]:

@@ -1,4 +1,4 @@
-"""Handling of SIGTERM (sent by schedulers) and SIGINT (Ctrl-C)."""
+"""Handling of SIGTERM (sent by schedulers), SIGHUP (the terminal was closed) and SIGINT (Ctrl-C)."""
 
 import signal
 import threading
@@ -8,18 +8,24 @@ from typing import Any
 
 from imix.errors import Interrupted
 
+STOP_SIGNALS = signal.SIGTERM, signal.SIGHUP
+
 
 class _Terminated(KeyboardInterrupt):
-    """Raised on SIGTERM. Subclasses KeyboardInterrupt so that `except Exception` cannot swallow it."""
+    """Raised on SIGTERM and SIGHUP. Subclasses KeyboardInterrupt so that `except Exception` cannot swallow it."""
 
 
 @contextmanager
 def handle_signals(handler: Any, *signals: int, enabled: bool = True) -> Iterator[None]:
-    """Set the handler of these signals inside a block; does nothing in other threads than the main thread."""
+    """Set the handler of these signals inside a block; does nothing outside the main thread.
+
+    If SIGHUP is ignored, for example by `nohup`, it stays ignored.
+    """
     if not enabled or threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = {signum: signal.signal(signum, handler) for signum in signals}
+    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
+    previous = {signum: signal.signal(signum, handler) for signum in signals if signum not in ignored}
     try:
         yield
     finally:
@@ -29,12 +35,12 @@ def handle_signals(handler: Any, *signals: int, enabled: bool = True) -> Iterato
 
 @contextmanager
 def stop_on_sigterm(enabled: bool) -> Iterator[None]:
-    """Raise `Interrupted` on SIGTERM; used before and after training, when there is nothing to save."""
+    """Raise `Interrupted` on SIGTERM or SIGHUP; used before and after training, when there is nothing to save."""
 
     def terminate(signum: int, frame: Any) -> None:
         raise _Terminated
 
-    with handle_signals(terminate, signal.SIGTERM, enabled=enabled):
+    with handle_signals(terminate, *STOP_SIGNALS, enabled=enabled):
         try:
             yield
         except _Terminated:
@@ -44,7 +50,7 @@ def stop_on_sigterm(enabled: bool) -> Iterator[None]:
 
 @contextmanager
 def stop_requested(enabled: bool) -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether SIGTERM or SIGINT was received; a second SIGINT interrupts immediately."""
+    """Yield a function that returns whether a signal to stop was received; a second SIGINT interrupts immediately."""
     requested = threading.Event()
 
     def request(signum: int, frame: Any) -> None:
@@ -52,5 +58,5 @@ def stop_requested(enabled: bool) -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         requested.set()
 
-    with handle_signals(request, signal.SIGTERM, signal.SIGINT, enabled=enabled):
+    with handle_signals(request, *STOP_SIGNALS, signal.SIGINT, enabled=enabled):
         yield requested.is_set

@@ -20,9 +20,14 @@ def seed_all(*key: int) -> None:
         torch.cuda.manual_seed_all(seed)
 
 
+def epoch_generator(seed: int, epoch: int) -> torch.Generator:
+    """Return the generator that draws the order of an epoch."""
+    return torch.Generator().manual_seed(_seed(seed, epoch))
+
+
 def epoch_order(seed: int, epoch: int, n: int) -> Tensor:
     """Return the order in which an epoch visits n samples."""
-    return torch.randperm(n, generator=torch.Generator().manual_seed(_seed(seed, epoch)))
+    return torch.randperm(n, generator=epoch_generator(seed, epoch))
 
 
 @contextmanager

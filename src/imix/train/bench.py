@@ -5,7 +5,6 @@ every step, and with data loading as well, as in a real run. A percentage far be
 """
 
 import itertools
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,10 @@ from torch import Tensor
 
 from imix.batch import Batch
 from imix.data import Data, TensorSource, load
+from imix.errors import printable
+from imix.output import print_message
 from imix.progress import format_duration
+from imix.run.initial_weights import find_initial_weights
 from imix.runtime.cuda_graph import WARMUP_CALLS
 from imix.runtime.device import should_compile, uses_bf16
 from imix.runtime.rng import isolated_rng
@@ -62,7 +64,7 @@ class Throughput:
             "+ augmentation": self.with_augmentation,
             "+ data loading": self.end_to_end,
         }
-        lines = [self.title, f"{'':24}{'views/s':>10}{'ms/step':>11}{'relative':>9}"]
+        lines = [printable(self.title), f"{'':24}{'views/s':>10}{'ms/step':>11}{'relative':>9}"]
         for name, throughput in variants.items():
             ms_per_step, percentage = 1e3 * self.views_per_step / throughput, 100 * throughput / self.step_only
             lines.append(f"{name:24}{throughput:10,.0f}{ms_per_step:11.2f}{percentage:8.0f}%")
@@ -105,8 +107,10 @@ def bench(
     True
     """
     settings, data_settings, components = collect_options(settings, data_settings, options)
-    dataset = _random_images() if data is None else load(data, data_settings, labels=labels)
-    setup = build_setup(dataset, settings, components)
+    settings, initial = find_initial_weights(settings, custom_encoder=components.encoder is not None)
+    table = None if initial is None else initial.table
+    dataset = _random_images() if data is None else load(data, data_settings, labels=labels, table=table)
+    setup = build_setup(dataset, settings, components, initial)
     device = setup.device
     make_views = prepare(setup)
     optimizer = build_optimizer(setup.learner, settings, device)
@@ -117,7 +121,7 @@ def bench(
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     if progress:
-        print("measuring ...", file=sys.stderr, flush=True)
+        print_message("measuring ...")
     with (
         training_step(lambda batch: fixed_views, setup.learner, optimizer, setup) as fixed_views_step,
         training_step(make_views, setup.learner, optimizer, setup) as step,

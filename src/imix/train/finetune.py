@@ -28,7 +28,7 @@ from imix.run.classifier import Classifier, save_head
 from imix.run.config import DataConfig
 from imix.run.stored_encoder import save_encoder
 from imix.runtime.device import pick_device
-from imix.runtime.rng import epoch_order, isolated_rng, seed_all
+from imix.runtime.rng import isolated_rng, seed_all
 from imix.settings import FineTuning
 from imix.train.setup import build_method, build_mix
 from imix.train.views import Views, build_view
@@ -63,7 +63,9 @@ def finetune(
     *,
     label: str | None = None,
     labels: Any = None,
+    missing_label: str | None = None,
     columns: Mapping[str, str] | None = None,
+    path_column: str | None = None,
     data_dir: str | None = None,
     out: "str | Path | None" = None,
     overwrite: bool = False,
@@ -87,8 +89,12 @@ def finetune(
         The label column, if `data` is a table. Default: the run's.
     labels : array of shape (N,), optional
         Labels, if `data` is an array.
+    missing_label : str, optional
+        Label that means "no label", such as "-1". Default: the run's.
     columns : dict, optional
         Columns of a table to ignore, for example ``{"id": "drop"}``.
+    path_column : str, optional
+        Column of a table with the paths of the image or audio files. Default: the run's.
     data_dir : str, optional
         Folder with the files of a named data set.
     out : str or Path, optional
@@ -121,7 +127,8 @@ def finetune(
     if folder is not None:
         _check_folder(folder, run, overwrite)
     data = run.config.data.name if data is None else data
-    loaded = load_for_run(run, data, labels, label=label, columns=columns, data_dir=data_dir)
+    reading: Any = {"missing_label": missing_label, "columns": columns, "path_column": path_column}
+    loaded = load_for_run(run, data, labels, label=label, data_dir=data_dir, **reading)
     labeled = labeled_samples(loaded)
     if loaded.n_classes < 2 and not loaded.train.is_numeric:
         raise InputError(f"all samples of {loaded.name} have the same class; a classifier needs at least two")
@@ -144,10 +151,11 @@ def finetune(
     tuned = Run(model.encoder.cpu().eval(), config, metrics, folder, head=model.head.cpu())
     if folder is not None:
         with files.locked(folder):
+            (folder / "config.json").unlink(missing_ok=True)  # first, so that a mixture of files is not a run folder
             clear_run_folder(folder)
             files.write_jsonl(folder / "metrics.jsonl", metrics)
             save_head(folder, model.head)
-            save_encoder(folder / "encoder.safetensors", tuned.encoder, config.architecture)
+            save_encoder(folder / "encoder.safetensors", tuned.encoder.state_dict(), config.architecture)
             files.write_json(folder / "config.json", config.to_json())  # last, because it marks a run folder
     return tuned
 
@@ -190,7 +198,7 @@ class _Trainer:
         self.run, self.data, self.settings, self.device = run, data, settings, device
         self.source = labeled.to(device)
         assert self.source.labels is not None
-        self.labels = self.source.labels
+        self.labels = self.source.labels.to(device)
         # Crops and flips suit images that were pretrained with them; digits, for example, were not.
         crops = (run.settings.augment or data.augment) in ("cifar", "imagenet")
         preprocess = copy.deepcopy(run.encoder[0]).to(device)
@@ -248,7 +256,7 @@ class _Trainer:
         progress = ProgressLine("fine-tuning", epochs, "epochs")
         for epoch in range(1, epochs + 1):
             seed_all(settings.seed, epoch)
-            order = rows[epoch_order(settings.seed, epoch, len(rows))]
+            order = self.source.epoch_order(settings.seed, epoch, rows)
             losses = []
             for x, labels in self.source.batches(order.split(settings.batch_size)):
                 loss = self.loss(model, x, labels)

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from imix.errors import InputError, storage_errors
 from imix.files import append_jsonl, read_metrics, write_jsonl
+from imix.output import TolerantStream, stderr_is_terminal
 from imix.progress import ProgressLine
 from imix.run.config import RunConfig
 from imix.settings import Settings
@@ -96,7 +97,7 @@ def _progress_bar(total_steps: int, done: int) -> Iterator[Writer]:
         metrics = [template.format(latest[name]) for name, template in PROGRESS_METRICS.items() if name in latest]
         return "  ".join([text, *metrics])
 
-    if not sys.stderr.isatty():
+    if not stderr_is_terminal():
         line = ProgressLine("training", total_steps, "steps", always_show_ends=True)
         yield lambda record: line(record["step"], describe(record))
         return
@@ -104,6 +105,6 @@ def _progress_bar(total_steps: int, done: int) -> Iterator[Writer]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(file=cast("TextIO", TolerantStream(sys.stderr)))) as bar:
         task = bar.add_task("", total=total_steps, completed=done)
         yield lambda record: bar.update(task, completed=record["step"], description=describe(record))

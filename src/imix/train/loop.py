@@ -4,10 +4,12 @@ Sample order, learning rate and random numbers depend only on (seed, epoch, step
 step gives the same result as an uninterrupted run. Each rank processes its rows of the global batch.
 """
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -16,11 +18,16 @@ from torch import Tensor
 from imix.batch import fields, to_float
 from imix.data import Source
 from imix.errors import InputError, Interrupted
+from imix.output import print_message
 from imix.run import checkpoint
+from imix.run.stored_encoder import format_progress, save_encoder
 from imix.runtime import distributed
 from imix.runtime.interrupts import stop_requested
 from imix.runtime.sync_bn import convert_sync_bn
+from imix.train.best import BEST_ENCODER, BestEncoder
+from imix.train.callbacks import Callback, Callbacks, TrainingState
 from imix.train.health import health
+from imix.train.lengthen import BEFORE_DECAY
 from imix.train.logs import Log
 from imix.train.monitor import TrainingMonitor, training_advice
 from imix.train.schedule import learning_rate, warmup_epochs
@@ -34,13 +41,16 @@ LARGE_VALUE = 1e4  # larger standardized inputs may make the loss overflow
 def train(
     setup: TrainingSetup,
     log: Log,
-    checkpoint_path: Path | None = None,
+    folder: Path | None = None,
     state: dict[str, Any] | None = None,
     probe: Callable[[], dict[str, float]] | None = None,
+    callbacks: Callbacks = Callbacks(),
+    best: BestEncoder | None = None,
 ) -> None:
     """Train the learner in place, from scratch or from a checkpoint's `state`.
 
-    `probe` is called every `knn_every` epochs; the metrics it returns are logged.
+    `folder` is the run folder that checkpoints are written to. `probe` is called every `knn_every` epochs; the metrics
+    it returns are logged. `best` keeps the best encoder and may stop the run early.
     """
     settings, learner = setup.settings, setup.learner
     batch_size, steps_per_epoch = setup.batch_size, setup.steps_per_epoch
@@ -49,7 +59,14 @@ def train(
     make_views = prepare(setup)
     if distributed.world_size() > 1 and settings.sync_bn:
         convert_sync_bn(learner, setup.device)
-    optimizer, epoch, step, losses = _start_or_resume(setup, state)  # losses: those not yet recorded
+    optimizer = build_optimizer(learner, settings, setup.device)
+    epoch, step, losses = 0, 0, list[Tensor]()  # losses: those not yet recorded
+    lr, loss = 0.0, torch.tensor(math.nan)  # of the last step
+    if state is not None:
+        checkpoint.restore(state, learner, optimizer)
+        epoch, step, losses = state["epoch"], state["step"], list(state["losses"].to(setup.device))
+        if best is not None:
+            best.restore(state)
     peak_lr = learning_rate(settings, batch_size, warmup_epochs(settings), 0, steps_per_epoch)
     monitor = TrainingMonitor(
         learner.chance_loss(batch_size),
@@ -59,15 +76,33 @@ def train(
         lambda step: _describe_batch(setup, step),
     )
 
-    def save_checkpoint() -> None:
+    def call(callback: Callback | None) -> None:
+        if callback is not None and distributed.rank() == 0:
+            done = epoch * steps_per_epoch + step
+            position = math.ceil(done / steps_per_epoch), settings.epochs, done, total_steps
+            metrics = MappingProxyType(dict(log.records[-1]) if log.records else {})
+            callback(TrainingState(*position, lr, metrics, folder, loss))
+
+    def is_finished() -> bool:
+        return epoch == settings.epochs or (best is not None and best.should_stop(epoch))
+
+    def save_checkpoint(*names: str) -> None:
+        done = epoch * steps_per_epoch + step
         unrecorded = distributed.mean_over_ranks(torch.stack(losses)) if losses else torch.empty(0)
-        monitor.check_losses(unrecorded.tolist(), epoch * steps_per_epoch + step)
-        monitor.check_weights(learner, epoch * steps_per_epoch + step)
-        if distributed.rank() == 0 and checkpoint_path is not None:
+        monitor.check_losses(unrecorded.tolist(), done)
+        monitor.check_weights(learner, done)
+        if distributed.rank() == 0 and folder is not None:
             log.flush_to_disk()  # metrics.jsonl must never lag behind the checkpoint
             position = {"epoch": epoch, "step": step, "losses": unrecorded.cpu()}
-            networks = {"learner": learner.state_dict(), "optimizer": optimizer.state_dict()}
-            checkpoint.save(checkpoint_path, networks | position)
+            position |= {} if best is None else best.state()
+            for name in names:
+                checkpoint.save(folder / name, checkpoint.snapshot(learner, optimizer) | position)
+            progress = None if is_finished() else format_progress(done, settings.epochs, steps_per_epoch)
+            save_encoder(folder / "encoder.safetensors", setup.model.state_dict(), setup.architecture, progress)
+            if best is not None and best.weights:
+                progress = format_progress(best.epoch * steps_per_epoch, settings.epochs, steps_per_epoch)
+                save_encoder(folder / BEST_ENCODER, best.weights, setup.architecture, progress)
+            call(callbacks.on_checkpoint)
 
     saved_at = recorded_at = time.monotonic()
     steps_since_record = 0
@@ -77,14 +112,15 @@ def train(
         training_step(make_views, distributed.wrap_ddp(learner), optimizer, setup) as take_step,
         ExitStack() as signal_handlers,
     ):
-        while epoch < settings.epochs:
+        while not is_finished():
             for batch, labels in setup.batches(epoch, step):
                 lr = learning_rate(settings, batch_size, epoch, step, steps_per_epoch)
-                losses.append(take_step(batch, labels, lr, (settings.seed, epoch, step, distributed.rank())))
+                loss = take_step(batch, labels, lr, (settings.seed, epoch, step, distributed.rank()))
+                losses.append(loss)
                 step, steps_since_record = step + 1, steps_since_record + 1
                 done = epoch * steps_per_epoch + step
                 if is_stop_requested is None:  # before the first step there is nothing to save
-                    is_stop_requested = signal_handlers.enter_context(stop_requested(checkpoint_path is not None))
+                    is_stop_requested = signal_handlers.enter_context(stop_requested(folder is not None))
 
                 if step == steps_per_epoch or done % RECORD_EVERY == 0:
                     values = distributed.mean_over_ranks(torch.stack(losses)).tolist()
@@ -99,42 +135,44 @@ def train(
                     }
                     if probe is not None and step == steps_per_epoch and (epoch + 1) % settings.knn_every == 0:
                         record |= probe()
+                    if best is not None and step == steps_per_epoch:
+                        record |= best.update(epoch + 1)
                     if monitor.is_due(done, _previous_record(done, steps_per_epoch)):
                         first, second = (learner.encode(setup.view(to_float(batch))) for _ in range(2))
                         monitor.check_features(done, record["loss"], first)
                         record |= health(first, second, labels)
                     log.write(record)
                     losses, recorded_at, steps_since_record = [], time.monotonic(), 0
+                call(callbacks.on_step)
                 if step == steps_per_epoch:
                     epoch, step = epoch + 1, 0
+                    call(callbacks.on_epoch)
+                    if settings.schedule == "wsd" and epoch == settings.decay_start:
+                        save_checkpoint(BEFORE_DECAY, "checkpoint.pt")
                 save_due = time.monotonic() - saved_at > 60 * settings.checkpoint_minutes
                 stop, save_due = poll.any(done, is_stop_requested(), save_due)
                 if stop or save_due:
-                    save_checkpoint()
+                    save_checkpoint("checkpoint.pt")
                     saved_at = time.monotonic()
                 if stop:
                     distributed.barrier()  # no rank exits before the checkpoint is written
                     raise Interrupted(f"stopped at step {done} of {total_steps}; the run can be resumed")
-        save_checkpoint()
+        save_checkpoint("checkpoint.pt")
+    if best is not None and epoch < settings.epochs and distributed.rank() == 0:
+        print_message(
+            f"stopped after epoch {epoch} of {settings.epochs}: {best.metric} was not better than after epoch "
+            f"{best.epoch} for {best.patience} epochs"
+        )
 
 
-def _start_or_resume(
-    setup: TrainingSetup, state: dict[str, Any] | None
-) -> tuple[torch.optim.Optimizer, int, int, list[Tensor]]:
-    """The optimizer, epoch, step and unrecorded losses: of a new run, or from a checkpoint's `state`."""
-    settings, device, learner = setup.settings, setup.device, setup.learner
-    epoch, step, losses = 0, 0, list[Tensor]()
-    try:
-        if state is not None:
-            learner.load_state_dict(state["learner"])
-            epoch, step, losses = state["epoch"], state["step"], list(state["losses"].to(device))
-        optimizer = build_optimizer(learner, settings, device, None if state is None else state["optimizer"])
-    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        reason = (str(error).splitlines() or [""])[-1].strip()
-        raise InputError(f"the checkpoint does not match the encoder: {reason}") from error
-    if not (0 <= epoch <= settings.epochs and 0 <= step < setup.steps_per_epoch):
-        raise InputError(f"the checkpoint does not match the run: it was written in epoch {epoch}, before step {step}")
-    return optimizer, epoch, step, losses
+def check_position(state: dict[str, Any], setup: TrainingSetup) -> None:
+    """Raise InputError unless a checkpoint's epoch, step and unrecorded losses can occur in this run."""
+    epoch, step, losses = state["epoch"], state["step"], state["losses"]
+    if not (0 <= epoch <= setup.settings.epochs and 0 <= step < setup.steps_per_epoch):
+        raise InputError("the checkpoint does not match the run: its epoch or step is out of range")
+    n_losses = min(step, (epoch * setup.steps_per_epoch + step) % RECORD_EVERY)
+    dtype = losses.dtype if losses.is_floating_point() else torch.float32
+    checkpoint.check_tensor("losses", losses, torch.empty(n_losses, dtype=dtype))
 
 
 def _previous_record(done: int, steps_per_epoch: int) -> int:

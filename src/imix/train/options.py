@@ -25,6 +25,7 @@ class Options(TypedDict, total=False):
     mix: Literal["mixup", "cutmix", "none"] | MixOperator
     augment: Literal["cifar", "imagenet", "audio", "none"] | Augment | None
     encoder: str | nn.Module
+    init: str | None
     alpha: float
     per_sample: bool
     fold: bool
@@ -45,9 +46,12 @@ class Options(TypedDict, total=False):
     optimizer: Literal["sgd", "adamw"]
     lr: float | None
     weight_decay: float
-    schedule: Literal["cosine", "step", "constant"]
+    schedule: Literal["cosine", "step", "constant", "wsd"]
     milestones: tuple[int, ...]
+    decay: int | None
     warmup: int | None
+    keep_best: Literal["knn", "effective_rank", "alignment"] | None
+    patience: int
     knn_every: int
     seed: int
     device: str
@@ -60,10 +64,13 @@ class Options(TypedDict, total=False):
     wandb: bool
     label: str | None
     columns: dict[str, str]
+    missing_label: str | None
     header: Literal["auto", "yes", "no"]
     test: str | None
+    path_column: str | None
     fraction: float
     image_size: int | None
+    channels: int | None
     seconds: float | None
     sample_rate: int
     n_mels: int
@@ -95,6 +102,7 @@ def collect_options(
     for name in options:
         if name not in training | data:
             known = [*training, *data, "settings", "data_settings", "labels", "out", "resume", "overwrite", "progress"]
+            known += ["on_step", "on_epoch", "on_checkpoint"]
             raise InputError(f"unknown option {name!r}{did_you_mean(name, known)}")
     objects = {name: options[name] for name in COMPONENTS if not isinstance(options.get(name), str | None)}
     named = {name: value for name, value in options.items() if name not in objects}

@@ -1,8 +1,8 @@
 """`imix.pretrain`: trains an encoder on data and returns the run."""
 
 import platform
-import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -14,19 +14,26 @@ from imix._version import __version__
 from imix.augment.image import CropAndColorJitter
 from imix.augment.tabular import Cells
 from imix.data import Data, load
+from imix.data.tables.stream import TableStream
 from imix.errors import InputError, RunFolderBusy
+from imix.output import print_message
 from imix.run import Run, checkpoint, clear_run_folder
 from imix.run.config import DataConfig, RunConfig, read_config
-from imix.run.stored_encoder import save_encoder
+from imix.run.initial_weights import find_initial_weights
 from imix.runtime import distributed, launch
 from imix.runtime.device import uses_bf16
 from imix.runtime.interrupts import stop_on_sigterm
 from imix.settings import RESUME_SAFE_SETTINGS, SMALL_IMAGE_SIZE, DataSettings, Settings
+from imix.train.best import build_best_encoder
+from imix.train.callbacks import Callback, Callbacks
 from imix.train.knn_probe import build_knn_probe
+from imix.train.lengthen import is_longer, lengthen
 from imix.train.logs import check_loggers, open_log
-from imix.train.loop import train
+from imix.train.loop import check_position, train
 from imix.train.options import Options, collect_options
 from imix.train.setup import TrainingSetup, build_setup
+
+MIN_SAMPLES = 32  # fewer give a warning: 16 times the smallest batch, which has two samples
 
 
 def pretrain(
@@ -39,16 +46,20 @@ def pretrain(
     resume: bool = False,
     overwrite: bool = False,
     progress: bool = True,
+    on_step: Callback | None = None,
+    on_epoch: Callback | None = None,
+    on_checkpoint: Callback | None = None,
     **options: Unpack[Options],
 ) -> Run:
     """Train an encoder on data, without labels unless the method is supervised.
 
     Parameters
     ----------
-    data : str, Path, data frame, array, Tensor, tuple or dict of tensors, or Source
-        The name of a data set, a path (CSV, Parquet, .npy, .npz, a folder of images or audio), a data frame (pandas,
-        polars, arrow), or samples (N, ...): rows (N, F), sequences (N, C, L) or images (N, C, H, W). A single tensor is
-        standardized; the fields of a tuple or dict are not.
+    data : str, Path, list of paths, data frame, array, Tensor, tuple or dict of tensors, Dataset or Source
+        The name of a data set; a path (CSV, Parquet, .npy, .npz); a folder, pattern or list of images or audio files; a
+        folder or pattern of tables or tar shards, which are streamed; a data frame (pandas, polars, arrow) or Hugging
+        Face data set; a torch Dataset or DataLoader; or samples (N, ...): rows (N, F), sequences (N, C, L) or images
+        (N, C, H, W). A single tensor is standardized; the fields of a tuple or dict are not.
     settings : Settings, optional
         Training options, collected in an object.
     data_settings : DataSettings, optional
@@ -63,6 +74,9 @@ def pretrain(
         Replace the run in `out`.
     progress : bool
         Show progress on stderr.
+    on_step, on_epoch, on_checkpoint : function, optional
+        Called with a `TrainingState` after every step, after every epoch, and after every checkpoint, when the encoder
+        is in the run folder too. An exception ends the run, which can be resumed from its last checkpoint.
     **options
         Any field of `Settings` and `DataSettings`, for example ``method="moco", epochs=100, label="churned"``. They
         override the objects. `encoder`, `augment`, `method` and `mix` take a name or an object:
@@ -86,6 +100,7 @@ def pretrain(
     torch.Size([5, 256])
     """
     settings, data_settings, components = collect_options(settings, data_settings, options)
+    callbacks = Callbacks(on_step, on_epoch, on_checkpoint)
     folder = None if out is None else Path(out)
     with (
         launch.join_ranks(),
@@ -95,25 +110,34 @@ def pretrain(
         ExitStack() as locks,
     ):
         check_loggers(settings, folder)
+        stored, has_checkpoint = None, False
         if folder is not None:
-            _check_folder(folder, resume, overwrite)
+            stored = _check_folder(folder, resume, overwrite)
+            has_checkpoint = (folder / "checkpoint.pt").exists()
             distributed.barrier()  # otherwise a fast rank creates the folder before a slow one has checked it
-        dataset = load(data, data_settings, labels=labels)
-        setup = build_setup(dataset, settings, components)
+        settings, initial = find_initial_weights(
+            settings, stored, has_checkpoint=has_checkpoint, custom_encoder=components.encoder is not None
+        )
+        dataset = load(data, data_settings, labels=labels, table=None if initial is None else initial.table)
+        if initial is not None and dataset.settings.label is not None and dataset.train.labels is None:
+            raise InputError(f"{dataset.name} has no labels in a column {dataset.settings.label!r}")
+        setup = build_setup(dataset, settings, components, initial)
         probe = build_knn_probe(setup.model, dataset, settings, setup.device) if settings.knn_every else None
+        best = build_best_encoder(setup, dataset)
         config = _run_config(dataset, setup)
-        state = None if folder is None else _open_folder(folder, config, overwrite, locks)
-        done = state["epoch"] * setup.steps_per_epoch + state["step"] if state else 0
+        state = None if folder is None else _open_folder(folder, config, overwrite, setup.steps_per_epoch, locks)
+        done = 0
+        if state is not None:
+            check_position(state, setup)  # before the log drops what comes after this position
+            done = state["epoch"] * setup.steps_per_epoch + state["step"]
         is_rank_0 = distributed.rank() == 0
         if is_rank_0 and progress:
-            print(*startup_messages(dataset, setup), sep="\n", file=sys.stderr)
+            print_message(*startup_messages(dataset, setup))
         total_steps = settings.epochs * setup.steps_per_epoch
         log_folder = folder if is_rank_0 else None
         with open_log(log_folder, config, total_steps, done, progress and is_rank_0) as log:
-            train(setup, log, folder / "checkpoint.pt" if folder else None, state, probe)
+            train(setup, log, folder, state, probe, callbacks, best)
         setup.model.eval().cpu()  # as `load_run` returns it
-        if folder is not None and is_rank_0:
-            save_encoder(folder / "encoder.safetensors", setup.model, setup.architecture)
         distributed.barrier()
         return Run(setup.model, config, log.records, folder)
 
@@ -130,32 +154,37 @@ def _run_config(data: Data, setup: TrainingSetup) -> RunConfig:
     )
 
 
-def _check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
-    """Raise InputError if the folder contains other files, or a run that is neither resumed nor overwritten."""
+def _check_folder(folder: Path, resume: bool, overwrite: bool) -> RunConfig | None:
+    """Raise InputError if the folder contains other files, or a run that is neither resumed nor overwritten.
+
+    Returns the config of the run to resume, if there is one.
+    """
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
             raise InputError(f"cannot create the run folder {str(folder)!r}: {str(path)!r} is a file")
     in_use = folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir())
-    if in_use:
-        read_config(folder)
+    stored = read_config(folder) if in_use else None
     if in_use and not (resume or overwrite):
+        with _refused_if_busy(folder), files.locked(folder, wait=False, shared=True):
+            pass
         hint = "use `resume=True` to continue it or `overwrite=True` to replace it"
         raise InputError(f"{str(folder)!r} already contains a run; {hint}")
     if resume and overwrite:
         raise InputError("`resume` and `overwrite` are mutually exclusive")
+    return stored if resume else None
 
 
-def _open_folder(folder: Path, config: RunConfig, overwrite: bool, locks: ExitStack) -> dict[str, Any] | None:
+def _open_folder(
+    folder: Path, config: RunConfig, overwrite: bool, steps_per_epoch: int, locks: ExitStack
+) -> dict[str, Any] | None:
     """Prepare the folder; returns the state to resume from, if it has a checkpoint of the same run.
 
     The folder stays locked against other training processes as long as `locks` is open.
     """
     if distributed.rank() == 0:
         folder.mkdir(parents=True, exist_ok=True)
-        try:
+        with _refused_if_busy(folder):
             locks.enter_context(files.locked(folder, wait=False))
-        except BlockingIOError as error:
-            raise RunFolderBusy(f"another command is training in {str(folder)!r}; wait, or change `out`") from error
         for leftover in folder.glob(".*.unfinished"):  # of a killed run; only the owner of the lock writes here
             leftover.unlink(missing_ok=True)
         if overwrite:
@@ -163,9 +192,22 @@ def _open_folder(folder: Path, config: RunConfig, overwrite: bool, locks: ExitSt
         if overwrite or not (folder / "config.json").exists():
             files.write_json(folder / "config.json", config.to_json())
     distributed.barrier()
-    _check_same_run(folder, read_config(folder), config)
+    stored = read_config(folder)
+    _check_same_run(folder, stored, config)
+    distributed.barrier()
+    if is_longer(stored, config) and distributed.rank() == 0:
+        lengthen(folder, stored, config.settings.epochs, steps_per_epoch)
+    distributed.barrier()
     path = folder / "checkpoint.pt"
     return checkpoint.load(path) if path.exists() else None
+
+
+@contextmanager
+def _refused_if_busy(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except BlockingIOError as error:
+        raise RunFolderBusy(f"another command is training in {str(folder)!r}; wait, or change `out`") from error
 
 
 def _check_same_run(folder: Path, stored: RunConfig, config: RunConfig) -> None:
@@ -174,9 +216,12 @@ def _check_same_run(folder: Path, stored: RunConfig, config: RunConfig) -> None:
     for name in now | before:
         if before.get(name) == now.get(name) or name in RESUME_SAFE_SETTINGS:
             continue
+        if name == "epochs" and is_longer(stored, config):
+            continue
         difference = f"its {name} was {before.get(name)!r}, now it is {now.get(name)!r}"
         if name == "epochs":
-            difference += "; `epochs` cannot change: the learning rate schedule depends on them"
+            difference += "; `epochs` cannot change: the learning rate schedule depends on them (`schedule='wsd'` "
+            difference += "allows more epochs)"
         if name == "table":
             difference = "its table had different columns or values"
         if name == "fingerprint":
@@ -203,10 +248,13 @@ def startup_messages(data: Data, setup: TrainingSetup) -> list[str]:
     """What a user should know before training starts."""
     settings, n, shape = setup.settings, len(data.train), data.train.shape or ()
     messages = [] if data.table is None else [f"{data.name}: {data.table}"]
+    messages += [f"{data.name}: {data.train}"] if isinstance(data.train, TableStream) else []
     messages.append(_headline(data, setup))
     custom_encoder = ["encoder"] if setup.architecture.is_custom else []
     if unused := settings.unused_settings([*setup.user_supplied, *custom_encoder]):
         messages.append(f"{setup.title} ignores these settings: {', '.join(unused)}")
+    if n < MIN_SAMPLES:
+        messages.append(f"only {n} samples: too few to learn from; use at least {MIN_SAMPLES}")
     if settings.method == "moco" and settings.queue > n:
         smaller = 1 << max(0, (n // 2).bit_length() - 1)
         messages.append(

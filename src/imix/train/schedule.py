@@ -20,9 +20,14 @@ def learning_rate(settings: Settings, batch_size: int, epoch: int, step: int, st
 
 
 def warmup_epochs(settings: Settings) -> int:
-    """Return `settings.warmup`, or by default 10 above 500 epochs and 5 otherwise, at most half of the run."""
+    """Return `settings.warmup`, or by default 10 above 500 epochs and 5 otherwise, at most half of the run.
+
+    For wsd, it does not change when a run is made longer, unless the run is very short.
+    """
     if settings.warmup is not None:
         return settings.warmup
+    if settings.schedule == "wsd":
+        return max(0, min(5, settings.epochs // 2, settings.decay_start - 1))
     return min(10 if settings.epochs > 500 else 5, settings.epochs // 2)
 
 
@@ -32,4 +37,6 @@ def _decay(settings: Settings, epoch: int) -> float:
     if settings.schedule == "step":
         milestones = settings.milestones or (settings.epochs * 3 // 5, settings.epochs * 4 // 5)
         return float(0.1 ** sum(epoch >= milestone for milestone in milestones))
+    if settings.schedule == "wsd":
+        return min(1.0, (settings.epochs - epoch) / (settings.epochs - settings.decay_start + 1))
     return 1.0

@@ -1,6 +1,8 @@
 """Builds everything a training run needs from data and settings: encoder, views, method and source, on the device."""
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from imix.augment import Augment, no_augment
-from imix.batch import Batch, checked_size, concatenate, map_fields, to_float
-from imix.data import Data, Source, TensorSource
+from imix.augment.per_sample import draws_once_per_batch
+from imix.batch import Batch, checked_size, concatenate, first_field, map_fields, to_float
+from imix.data import Data, Source, Table, TensorSource
 from imix.data.media.images import ImageFiles
+from imix.data.tables.columns import Column
 from imix.encoders import eval_mode, infer_width
 from imix.encoders.mel import LogMel
 from imix.encoders.standardize import Standardize
@@ -18,14 +22,16 @@ from imix.errors import InputError
 from imix.methods import BYOL, Method, MoCo, NPair, SimCLR, SupCLR, Supervised, SupNPair
 from imix.mix import CutMix, MixOperator, MixUp
 from imix.run.config import Architecture
+from imix.run.initial_weights import InitialWeights
 from imix.run.stored_encoder import assemble
 from imix.runtime.device import pick_device, should_compile, should_use_cuda_graph, start_compiler
 from imix.runtime.distributed import rank, world_size
-from imix.runtime.rng import BEFORE_TRAINING, epoch_order, isolated_rng, seed_all
+from imix.runtime.rng import BEFORE_TRAINING, isolated_rng, seed_all
 from imix.settings import METHOD_SETTINGS, Settings
 from imix.train.options import Components
 from imix.train.views import build_view
 
+PROBED_SAMPLES = 8  # number of samples on which a user-supplied augmentation is checked before training
 STATISTICS_SAMPLE = 2000  # samples of a streamed source that its mean and standard deviation are computed from
 METHODS = {"npair": NPair, "simclr": SimCLR, "moco": MoCo, "byol": BYOL, "supclr": SupCLR, "supnpair": SupNPair}
 
@@ -51,9 +57,14 @@ class TrainingSetup:
         return len(self.source) // self.batch_size
 
     def rows(self, epoch: int) -> Tensor:
-        """The samples of each batch of an epoch, (steps, batch_size)."""
-        order = epoch_order(self.settings.seed, epoch, len(self.source))
-        return order[: self.steps_per_epoch * self.batch_size].view(self.steps_per_epoch, self.batch_size)
+        """The samples of each batch of an epoch, (steps, batch_size).
+
+        If samples are stored in blocks, each rank visits a separate part of the epoch, and so reads separate blocks.
+        """
+        order = self.source.epoch_order(self.settings.seed, epoch)[: self.steps_per_epoch * self.batch_size]
+        if self.source.in_blocks:
+            order = order.view(world_size(), self.steps_per_epoch, -1).transpose(0, 1).contiguous()
+        return order.view(self.steps_per_epoch, self.batch_size)
 
     def batches(self, epoch: int, first_step: int = 0) -> Iterator[tuple[Batch, Tensor | None]]:
         """This rank's part of each batch of an epoch from `first_step` on, and its labels, on the device."""
@@ -84,7 +95,9 @@ class TrainingSetup:
         return type(self.model[-1]).__name__ if self.architecture.is_custom else self.settings.encoder
 
 
-def build_setup(data: Data, settings: Settings, components: Components = Components()) -> TrainingSetup:
+def build_setup(
+    data: Data, settings: Settings, components: Components = Components(), initial: InitialWeights | None = None
+) -> TrainingSetup:
     """Build a training setup; user-supplied components replace what the settings name."""
     encoder = components.encoder
     user_supplied = {
@@ -99,6 +112,8 @@ def build_setup(data: Data, settings: Settings, components: Components = Compone
         raise InputError(f"`encoder` must be an nn.Module from (N, ...) to (N, F); got {encoder!r}")
     if isinstance(data.train, ImageFiles):
         data = replace(data, train=data.train.for_training())
+    if initial is not None and initial.architecture and _columns(data.table) != _columns(initial.table):
+        raise InputError(f"the columns of {data.name} are not encoded as in the run in {initial.source!r}")
     shape = data.train.shape
     # Table columns are standardized while they are encoded; mel spectrograms have a fixed scale in dB.
     standardize = data.settings.standardize != "none" and data.table is None and data.clip is None
@@ -111,10 +126,15 @@ def build_setup(data: Data, settings: Settings, components: Components = Compone
     )
     with isolated_rng(device):
         seed_all(settings.seed, BEFORE_TRAINING)
-        model = assemble(architecture, encoder)
+        model = assemble(architecture, encoder, pretrained=initial is None)
+        if initial is not None and initial.state:
+            initial.load_into(model[-1], architecture.encoder)
         source = _prepare_source(data, model, device)
         sample = to_float(map_fields(lambda x: x.to(device), source.sample(2)))
         view = build_view(settings, data, model[0], components.augment)
+        if components.augment is not None:
+            probed = map_fields(lambda x: x.to(device), source.sample(PROBED_SAMPLES))
+            _check_draws(components.augment, lambda augment: build_view(settings, data, model[0], augment), probed)
         trained = model[-1]
         if isinstance(model[0], LogMel) and settings.mix_waveforms:  # mixed spectra still need their mel filters
             trained = nn.Sequential(model[0][1], trained)
@@ -132,6 +152,10 @@ def build_setup(data: Data, settings: Settings, components: Components = Compone
     return TrainingSetup(
         settings, device, architecture, model, source, learner, view, use_cuda_graph, batch_size, user_supplied
     )
+
+
+def _columns(table: Table | None) -> tuple[Column, ...]:
+    return () if table is None else table.columns
 
 
 def global_batch_size(settings: Settings, n: int) -> int:
@@ -167,6 +191,22 @@ def build_method(settings: Settings, encoder: nn.Module, mix: MixOperator | None
         return Supervised(encoder, mix, n_classes=n_classes, width=width)
     options = {name: getattr(settings, name) for name, methods in METHOD_SETTINGS.items() if settings.method in methods}
     return METHODS[settings.method](encoder, mix, width=width, **options)
+
+
+def _check_draws(augment: Augment, as_view: Callable[[Augment], Augment], samples: Batch) -> None:
+    """Raise InputError if an augmentation changes all samples of a batch in the same random way."""
+    with suppress(Exception):  # if it cannot be copied, its own generator (if any) advances
+        augment = copy.deepcopy(augment)
+    device, view = first_field(samples).device, as_view(augment)
+    view = view.to(device) if isinstance(view, nn.Module) else view
+    with torch.autocast(device.type, enabled=False):  # as in a training step
+        draws_once = draws_once_per_batch(view, to_float(samples))
+    if draws_once:
+        name = _component_name(augment)
+        raise InputError(
+            f"`augment` must draw for each sample, but {name} draws once for the whole batch; if it is a transform of "
+            f"one sample, pass augment=imix.per_sample({name})"
+        )
 
 
 def _component_name(component: Any) -> str:

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -96,22 +95,18 @@ def training_step(
         yield TrainingStep(make_views, network, optimizer, setup)
 
 
-def build_optimizer(
-    learner: Method, settings: Settings, device: torch.device, state: dict[str, Any] | None = None
-) -> torch.optim.Optimizer:
-    """SGD or AdamW over the trainable parameters, new or from a checkpoint's `state`; each step sets the lr."""
+def build_optimizer(learner: Method, settings: Settings, device: torch.device) -> torch.optim.Optimizer:
+    """SGD or AdamW over the trainable parameters; each step sets the lr."""
     parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
     optimizer: torch.optim.Optimizer
     if settings.optimizer == "sgd":
         optimizer = torch.optim.SGD(parameters, lr=0.0, momentum=0.9, weight_decay=settings.weight_decay)
     else:
         optimizer = torch.optim.AdamW(parameters, lr=0.0, weight_decay=settings.weight_decay)
-    for group in optimizer.param_groups if state is None else state["param_groups"]:
+    for group in optimizer.param_groups:
         group["fused"] = True
-        if "capturable" in optimizer.defaults:  # required inside a CUDA graph; a checkpoint may come from a CPU
+        if "capturable" in optimizer.defaults:  # required inside a CUDA graph
             group["capturable"] = device.type == "cuda"
-    if state is not None:
-        optimizer.load_state_dict(state)
     return optimizer
 
 

@@ -92,15 +92,16 @@ def _image_steps(settings: Settings, data: Data) -> list[nn.Module]:
     if name == "none":
         return []
     shape = data.train.shape or ()
-    if len(shape) != 3 or shape[0] != 3:
-        raise InputError(f"`augment={name!r}` is for color images (3, H, W); {data.name} has samples of shape {shape}")
+    if len(shape) != 3:
+        raise InputError(f"`augment={name!r}` is for images (C, H, W); {data.name} has samples of shape {shape}")
     sample = data.train.sample(64)
-    if sample.is_floating_point() and not (sample.min() >= 0 and sample.max() <= 1):
+    has_colors = shape[0] == 3 and sample.is_floating_point()
+    if has_colors and not (sample.min() >= 0 and sample.max() <= 1):
         raise InputError(
             f"`augment={name!r}` needs uint8 or floats in [0, 1]; {data.name} has values from {sample.min():g} to "
             f"{sample.max():g}"
         )
-    return list(IMAGE_VIEWS[name]((shape[1], shape[2])))
+    return list(IMAGE_VIEWS[name]((shape[1], shape[2]), shape[0]))
 
 
 def _cells(settings: Settings, data: Data) -> list[int] | None:

@@ -1,7 +1,9 @@
 """Folders of audio files: formats, sample rates, lengths, classes, broken files and the cache of decoded clips."""
 
+import json
 import os
 import shutil
+import tracemalloc
 
 import numpy as np
 import polars
@@ -17,6 +19,7 @@ from imix.batch import to_float
 from imix.data import load
 from imix.data.media import audio
 from imix.data.media.audio import decode, find_audio
+from imix.data.media.folder import Budget
 from imix.encoders.mel import LogMel
 from tests.data.media.helpers import (
     BROKEN_KINDS,
@@ -244,6 +247,29 @@ def test_broken_noise_files_are_reported_and_skipped(tones_with_noise, content, 
     assert "broken.wav" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("rate", [1, 999])
+def test_noise_that_claims_a_very_low_sample_rate_is_reported_and_skipped(tones_with_noise, rate, capsys):
+    write_audio(tones_with_noise / "_background_noise_" / "slow.wav", np.zeros(1_000_000), rate=rate)
+    assert len(load(tones_with_noise).noise) == 1
+    assert f"slow.wav': its sample rate is {rate} Hz; noise needs at least 1000 Hz" in capsys.readouterr().err
+
+
+def test_clips_that_claim_any_sample_rate_take_little_memory(tmp_path):
+    for rate in (1, 999, 10**9, 2**31 - 1):
+        write_audio(tmp_path / f"{rate}.wav", tone(440, 1), rate=rate)
+    tracemalloc.start()
+    assert len(load(tmp_path, DataSettings(seconds=1.0)).train) == 4
+    assert tracemalloc.get_traced_memory()[1] < 100e6
+    tracemalloc.stop()
+
+
+def test_files_that_decode_to_too_much_are_reported_and_skipped(tones, monkeypatch, capsys):
+    monkeypatch.setattr(audio, "DECODED_SAMPLES", Budget(5000))
+    write_audio(tones / "low" / "stereo.wav", np.zeros((4000, 2)))
+    assert len(load(tones).train) == 12
+    assert "stereo.wav': too long: 4,000 x 2 samples" in capsys.readouterr().err
+
+
 def test_an_empty_noise_folder_gives_no_noise(tones):
     (tones / "_background_noise_").mkdir()
     (tones / "_background_noise_" / "README.md").write_text("sources")
@@ -303,7 +329,7 @@ def test_too_many_broken_files_are_an_error_and_leave_no_cache_file(tones, cache
         write_broken(tones / "low" / f"broken {i}.wav", kind)
     with pytest.raises(InputError, match=r"6 audio files cannot be decoded; the last is .*broken 5\.wav"):
         load(tones)
-    assert not list((cache / "clips").iterdir())
+    assert not list(cache.rglob("*.*"))
 
 
 def test_a_folder_of_broken_files_only_is_an_error(tmp_path):
@@ -456,36 +482,65 @@ def test_clips_are_kept_in_memory_if_the_cache_is_not_writable(tones, cache, cap
     assert "audio clips are kept in memory" in message
 
 
-def test_disk_space_is_reserved_before_decoding(tones, cache, monkeypatch):
-    """Writing to a memory-mapped file on a full disk would kill the process."""
-    sizes = []
-    original = audio.decode_all
+def test_a_cache_file_that_shrinks_after_loading_changes_nothing(tones, cache):
+    """If the file were memory-mapped, reading the clips would kill the process."""
+    for _ in range(2):  # decoded, then loaded
+        data = load(tones)
+        expected = data.train.inputs.clone()
+        (array,) = cache.rglob("*.npy")
+        os.truncate(array, 100)
+        assert torch.equal(data.train.inputs, expected)
+        assert torch.equal(load(tones).train.inputs, expected)
 
-    def decode_all(*arguments):
-        sizes.extend((path.stat().st_blocks * 512, path.stat().st_size) for path in cache.rglob(".*.npy.*"))
-        return original(*arguments)
 
-    monkeypatch.setattr(audio, "decode_all", decode_all)
-    load(tones, DataSettings(seconds=10.0))
-    ((reserved, size),) = sizes
-    assert reserved >= size
+def test_clips_that_do_not_fit_into_memory_are_an_error(tones, monkeypatch):
+    monkeypatch.setattr(os, "sysconf", lambda name: 300)
+    with pytest.raises(InputError, match=r"12 clips would take 0\.0 GB of memory.*choose a smaller `seconds`"):
+        load(tones)
+
+
+DAMAGED_INDICES = {
+    "invalid index": lambda text: "[0, 1",
+    "empty index": lambda text: "",
+    "null index": lambda text: "null",
+    "nested index": lambda text: "[" * 100_000,
+    "permuted index": lambda text: json.dumps([json.loads(text)[0][::-1], json.loads(text)[1]]),
+    "shifted index": lambda text: json.dumps([[i - 1 for i in json.loads(text)[0]], json.loads(text)[1]]),
+    "index of words": lambda text: json.dumps(["abcdefghijkl", json.loads(text)[1]]),
+    "index without hash": lambda text: json.dumps(json.loads(text)[0]),
+}
 
 
 @pytest.mark.parametrize(
-    "damage", ["empty", "cut", "text", "zip", "invalid index", "empty index", "null index", "missing"]
+    "damage",
+    ["empty", "cut", "text", "zip", "clips swapped", "too long", "Fortran order", "missing", *DAMAGED_INDICES],
 )
 def test_a_damaged_cache_is_rebuilt(tones, cache, damage):
+    write_broken(tones / "low" / "00.wav", "text")  # so that the index leaves out a file
     expected = load(tones).train.inputs.clone()
     (array,), (index,) = cache.rglob("*.npy"), cache.rglob("*.json")
     content = array.read_bytes()
-    array.unlink()  # instead of overwriting it, because it is memory-mapped
-    if damage in ("empty", "cut", "text", "zip"):
-        array.write_bytes({"empty": b"", "cut": content[:-500], "text": b"no array", "zip": b"PK\x03\x04"}[damage])
-    elif damage != "missing":
-        array.write_bytes(content)
-        index.write_text({"invalid index": "[0, 1", "empty index": "", "null index": "null"}[damage])
-    assert torch.equal(load(tones).train.inputs, expected)
-    assert torch.equal(torch.from_numpy(np.load(array)), expected)
+    clips = np.load(array)
+    damaged = {
+        "empty": b"",
+        "cut": content[:-500],
+        "text": b"no array",
+        "zip": b"PK\x03\x04",
+        "clips swapped": content[:128] + clips[::-1].tobytes(),
+        "too long": content + bytes(10_000),
+        "Fortran order": content.replace(b"False", b"True "),
+    }
+    if damage == "missing":
+        array.unlink()
+    elif damage in damaged:
+        array.write_bytes(damaged[damage])
+    else:
+        index.write_text(DAMAGED_INDICES[damage](index.read_text()))
+    data = load(tones)
+    assert data.train.labels.tolist() == [0] * 6 + [1] * 6
+    assert data.sample_names == [str(path) for path in find_audio(tones) if path.name != "00.wav"]
+    assert torch.equal(data.train.inputs, expected)
+    assert torch.equal(torch.from_numpy(np.load(array))[:12], expected)
 
 
 def test_interrupted_decoding_leaves_no_file(tones, cache, monkeypatch):
@@ -495,7 +550,7 @@ def test_interrupted_decoding_leaves_no_file(tones, cache, monkeypatch):
     monkeypatch.setattr(audio, "decode_all", stop)
     with pytest.raises(KeyboardInterrupt):
         load(tones)
-    assert not list((cache / "clips").iterdir())
+    assert not list(cache.rglob("*.*"))
 
 
 def test_int16_clips_become_floats_in_minus_1_to_1(tmp_path):

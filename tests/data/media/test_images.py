@@ -2,7 +2,10 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import polars
@@ -15,7 +18,7 @@ from imix import DataSettings, InputError
 from imix.data import load
 from imix.data.media import images
 from imix.data.media.folder import decoded
-from imix.data.media.images import ImageFiles, decode, find_images
+from imix.data.media.images import ImageFiles, ImageFormat, decode, find_images
 from tests.data.media.helpers import QUICK, write_image
 
 
@@ -56,7 +59,7 @@ def test_images_outside_of_subfolders_disable_labels(tmp_path):
     ],
 )
 def test_all_formats_and_modes_are_decoded_to_rgb(tmp_path, name, mode):
-    image = decode(write_image(tmp_path / name, mode=mode), 32)
+    image = decode(write_image(tmp_path / name, mode=mode), ImageFormat(32))
     assert (image.shape, image.dtype) == ((3, 32, 32), np.uint8)
     expected = {"L": [125] * 3, "1": None}.get(mode, [200, 100, 50])
     if expected is not None:
@@ -66,12 +69,51 @@ def test_all_formats_and_modes_are_decoded_to_rgb(tmp_path, name, mode):
 def test_transparent_pixels_become_white(tmp_path):
     clear = Image.new("RGBA", (16, 16), (255, 0, 0, 0))
     clear.save(tmp_path / "clear.png")
-    assert decode(tmp_path / "clear.png", 16).min() == 255
+    assert decode(tmp_path / "clear.png", ImageFormat(16)).min() == 255
 
 
-def test_16_bit_images_are_scaled_to_8_bits(tmp_path):
+def test_16_bit_images_among_color_images_are_scaled_to_8_bits(tmp_path):
     Image.fromarray(np.full((8, 8), 32768, np.uint16)).save(tmp_path / "deep.png")
-    assert np.abs(decode(tmp_path / "deep.png", 8).astype(int) - 127).max() <= 1
+    write_image(tmp_path / "color.png", size=(8, 8))
+    data = load(tmp_path)
+    assert (data.train.shape, data.train.inputs.dtype) == ((3, 8, 8), torch.uint8)
+    assert (data.train.inputs[1].int() - 127).abs().max() <= 1
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.tif"])
+def test_16_bit_images_keep_their_range(tmp_path, name):
+    pixels = np.random.default_rng(0).integers(0, 4096, (3, 8, 8)).astype(np.uint16)  # 12 of 16 bits
+    for i, image in enumerate(pixels):
+        Image.fromarray(image).save(tmp_path / f"{i} {name}")
+    data = load(tmp_path)
+    assert (data.train.inputs.dtype, data.settings.channels) == (torch.float32, 1)
+    assert np.allclose(data.train.inputs[:, 0] * 65535, pixels, rtol=1e-6, atol=1e-3)
+    run = imix.pretrain(data, replace(QUICK, batch_size=3), progress=False)
+    assert np.isclose(run.encoder[0].std.item(), (pixels / 65535).std(), rtol=1e-3)
+    assert imix.embed(run, tmp_path).shape == (3, 128)
+    (gray,) = load([write_image(tmp_path / "8 bits.png", (8, 8), mode="L")], DataSettings(channels=1)).train.inputs
+    mixed = load(tmp_path, DataSettings(channels=1)).train.inputs[-1]
+    assert torch.allclose(mixed, gray / 255)
+
+
+@pytest.mark.parametrize(("channels", "augmentation"), [(1, "crop"), (3, "color jitter"), (4, "crop")])
+@pytest.mark.parametrize("max_bytes", [0, 1 << 30])
+def test_images_have_the_number_of_channels_that_is_set(
+    animals, monkeypatch, capsys, channels, augmentation, max_bytes
+):
+    monkeypatch.setattr(images, "MAX_BYTES_IN_MEMORY", max_bytes)
+    run = imix.pretrain(animals, QUICK, DataSettings(channels=channels))
+    assert run.config.data.shape == (channels, 40, 40)
+    message = capsys.readouterr().err
+    assert augmentation in message and ("color jitter" in message) == (channels == 3)
+    assert imix.embed(run, animals).shape == (12, 128)
+
+
+def test_opacity_is_the_fourth_channel(tmp_path):
+    Image.new("RGBA", (4, 4), (10, 20, 30, 40)).save(tmp_path / "a.png")
+    assert load(tmp_path, DataSettings(channels=4)).train.inputs[0, :, 0, 0].tolist() == [10, 20, 30, 40]
+    with pytest.raises(InputError, match="`channels` must be 1, 3 or 4; got 2"):
+        DataSettings(channels=2)
 
 
 def test_exif_orientation_is_applied(tmp_path):
@@ -81,7 +123,7 @@ def test_exif_orientation_is_applied(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
     image.save(tmp_path / "turned.jpg", exif=exif, quality=95)
-    decoded_image = decode(tmp_path / "turned.jpg", 20)
+    decoded_image = decode(tmp_path / "turned.jpg", ImageFormat(20))
     assert decoded_image[:, :8].mean() > 240 and decoded_image[:, 12:].mean() < 15
 
 
@@ -100,7 +142,7 @@ def test_wide_images_are_center_cropped_without_distortion(tmp_path):
     wide = np.zeros((20, 60, 3), np.uint8)
     wide[:, 20:40] = 255
     Image.fromarray(wide).save(tmp_path / "wide.png")
-    assert decode(tmp_path / "wide.png", 20).min() == 255
+    assert decode(tmp_path / "wide.png", ImageFormat(20)).min() == 255
 
 
 def test_broken_files_are_reported_and_skipped(animals, capsys):
@@ -217,7 +259,7 @@ def test_file_names_that_are_not_utf8_are_escaped_in_output(animals, tmp_path):
 
 def test_closing_the_iterator_stops_the_decoding_threads(animals):
     before = threading.enumerate()
-    decoded_images = decoded(find_images(animals) * 50, lambda path: decode(path, 16))
+    decoded_images = decoded(find_images(animals) * 50, lambda path: decode(path, ImageFormat(16)))
     next(decoded_images)
     assert set(threading.enumerate()) - set(before)
     decoded_images.close()
@@ -228,3 +270,84 @@ def test_the_default_augmentation_depends_on_the_image_size(tmp_path):
     for i in range(4):
         write_image(tmp_path / f"{i}.png", size=(80, 80))
     assert (load(tmp_path).augment, load(tmp_path, DataSettings(image_size=32)).augment) == ("imagenet", "cifar")
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def budget(monkeypatch):
+    """A function that sets IMIX_MAX_PIXELS."""
+
+    def set_budget(value):
+        monkeypatch.setenv("IMIX_MAX_PIXELS", str(value))
+        images.pixel_budget.cache_clear()
+        return images.pixel_budget()
+
+    limit = Image.MAX_IMAGE_PIXELS
+    yield set_budget
+    images.pixel_budget.cache_clear()
+    Image.MAX_IMAGE_PIXELS = limit
+
+
+def test_the_pixels_that_are_decoded_at_the_same_time_are_limited(tmp_path, budget, monkeypatch):
+    for i in range(24):
+        write_image(tmp_path / f"{i}.png", (40, 25 * (1 + i % 4)))
+    total = budget(5000)
+    in_use, original = [], images._fit
+
+    def fit(image, size):
+        in_use.append(total.used)
+        return original(image, size)
+
+    monkeypatch.setattr(images, "_fit", fit)
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    assert len(load(tmp_path).train) == 24
+    assert max(in_use) <= 5000 and total.used == 0
+    assert max(in_use) > 1000, "several images are decoded at the same time"
+
+
+def test_an_image_above_the_limit_is_reported_and_the_limit_can_be_raised(animals, budget, capsys):
+    write_image(animals / "cats" / "large.png", (300, 300))
+    budget(80_000)
+    load(animals)
+    assert "large.png': too large: 300 x 300 pixels; IMIX_MAX_PIXELS is 80,000" in capsys.readouterr().err
+    budget(90_000)
+    load(animals)
+    assert "large.png" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_limit_above_that_of_pillow_also_raises_that(tmp_path, budget):
+    Image.new("L", (20_000, 10_000)).save(tmp_path / "a.png", compress_level=1)
+    with pytest.raises(Exception, match="exceeds limit"):
+        decode(tmp_path / "a.png", ImageFormat(32))
+    budget(200_000_000)
+    assert decode(tmp_path / "a.png", ImageFormat(32)).shape == (3, 32, 32)
+
+
+@pytest.mark.parametrize("value", ["many", "-1", "0", "1e6"])
+def test_an_invalid_limit_is_an_error(budget, value):
+    with pytest.raises(InputError, match=f"IMIX_MAX_PIXELS must be a number of pixels; got '{value}'"):
+        budget(value)
+
+
+@pytest.mark.slow
+def test_large_images_take_four_bytes_per_pixel_in_all_threads_together(tmp_path):
+    """They used to be copied for every step of decoding, and each thread kept the memory of its last image."""
+    Image.new("RGB", (6000, 5000)).save(tmp_path / "a.png", compress_level=1)
+    script = f"""
+import resource
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from imix.data.media.images import ImageFormat, decode
+from PIL import Image
+Image.preinit()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with ThreadPoolExecutor(4) as pool:
+    list(pool.map(decode, [Path({str(tmp_path / "a.png")!r})] * 8, [ImageFormat(32)] * 8))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    environment = os.environ | {"IMIX_MAX_PIXELS": "30000000"}
+    result = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert int(result.stdout) * 1024 < 1.5 * 4 * 30_000_000

@@ -26,6 +26,10 @@ from tests.data.tables.helpers import people
         (list(range(5, 45)), "drop"),
         ([None] * 40, "drop"),
         ([[1, 2]] * 40, "drop"),
+        ([b"x"] * 40, "drop"),
+        ([f"id {i}" for i in range(40)], "drop"),
+        ([f"id {i}" for i in range(39)] + ["id 0"], "categorical"),
+        ([f"{i:02}" for i in range(8)] * 5, "categorical"),
     ],
 )
 def test_inferred_kind_of_a_column(values, kind):
@@ -82,3 +86,21 @@ def test_kind_of_large_close_integers(start):
     assert many.table.kinds["id"] == "numeric"
     few = load(pandas.DataFrame({"id": column // 10**6 * 10**6 + column % 3, "v": order * 0.5}))
     assert few.table.kinds["id"] == "categorical"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.full(30, 2**64 - 1, np.uint64),
+        np.full(30, -(2**63)),
+        np.full(30, 2**60),
+        np.array([2**64 - 2, 2**64 - 1] * 15, np.uint64),
+        np.array([-(2**60), 1 - 2**60] * 15),
+    ],
+    ids=["constant uint64", "constant negative", "constant", "two uint64", "two negative"],
+)
+def test_columns_of_a_few_large_integers_are_not_booleans(values):
+    frame = pandas.DataFrame({"id": values, "x": np.arange(30) % 7})
+    data = load(frame)
+    assert data.table.kinds["id"] in ("numeric", "categorical")
+    assert data.train.inputs.isfinite().all()

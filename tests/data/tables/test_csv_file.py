@@ -1,6 +1,10 @@
 """CSV files: delimiters, headers, types, decimal commas and invalid files."""
 
 import gzip
+import subprocess
+import sys
+import time
+from contextlib import suppress
 
 import numpy as np
 import pandas
@@ -10,7 +14,7 @@ import torch
 
 from imix import DataSettings, InputError
 from imix.data import load
-from imix.data.tables import csv_file
+from imix.data.tables import csv_file, frame
 from tests.data.tables.helpers import load_text
 
 
@@ -271,3 +275,109 @@ def test_an_unknown_column_hints_at_a_first_line_that_was_read_as_data(tmp_path)
         load(path, DataSettings(label="2020"))
     data = load(path, DataSettings(label="2020", header="yes"))
     assert data.class_names == ["3", "4"]
+
+
+@pytest.mark.parametrize(
+    "first_line",
+    ["\t" * 60_000, " " * 200_000, ("1,5" + " " * 50 + "\t") * 4000, "1" * 60_000, "a\t" * 250_000, '"' * 60_001],
+    ids=["tabs", "spaces", "decimal commas", "digits", "names", "quotes"],
+)
+def test_any_first_line_takes_linear_time(tmp_path, first_line):
+    started = time.process_time()
+    with suppress(InputError):
+        load_text(tmp_path / "t.csv", f"{first_line}\n1\t2\n3\t4\n")
+    assert time.process_time() - started < 2
+
+
+def test_duplicate_names_are_listed_up_to_a_limit(tmp_path):
+    names = "\t".join([f"column {i}" for i in range(1000)] * 2)
+    with pytest.raises(InputError, match=r"several columns called .* and 990 more") as error:
+        load_text(tmp_path / "t.csv", f"{names}\n")
+    assert len(str(error.value)) < 500
+
+
+def test_too_many_columns_are_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(frame, "MAX_COLUMNS", 3)
+    with pytest.raises(InputError, match="has 4 columns; at most 3 are read"):
+        load_text(tmp_path / "t.csv", "a,b,c,d\n1,2,3,4\n")
+
+
+@pytest.mark.parametrize("delimiter", ["é", "€", '"', "a", "1"])
+def test_a_separator_that_cannot_delimit_is_an_error(tmp_path, delimiter):
+    with pytest.raises(InputError, match=f"the delimiter in its first line must be an ASCII symbol; got '{delimiter}'"):
+        load_text(tmp_path / "t.csv", f"sep={delimiter}\na{delimiter}b\n1{delimiter}2\n")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+def test_rows_and_fields_have_a_maximum_size(tmp_path, monkeypatch, suffix):
+    def load_bytes(content):
+        (tmp_path / f"t{suffix}").write_bytes(gzip.compress(content) if suffix == ".csv.gz" else content)
+        return load(tmp_path / f"t{suffix}")
+
+    monkeypatch.setattr(csv_file, "MAX_ROW_SIZE", 10_000)
+    monkeypatch.setattr(csv_file, "MAX_FIELD_SIZE", 1000)
+    rows = b"1,2\n" * 10_000
+    assert len(load_bytes(b"a,b\n3," + b"x" * 1000 + b"\n" + rows).train) == 10_001
+    with pytest.raises(InputError, match=r"column 'b' of .* has a value of 1,001 bytes; at most 1,000 are read"):
+        load_bytes(b"a,b\n3," + b"x" * 1001 + b"\n" + rows)
+    with pytest.raises(InputError, match="a row has more than 10,000 bytes"):
+        load_bytes(b"a,b\n3," + b"x" * 30_000 + b"\n" + rows)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_file_that_shrinks_while_it_is_read_does_not_kill_the_process(tmp_path, suffix):
+    """Reading a memory-mapped file behind its end would be a SIGBUS."""
+    table = polars.DataFrame({f"c{i}": np.random.default_rng(i).normal(size=30_000) for i in range(4)})
+    path = tmp_path / f"t.{suffix}"
+    table.write_csv(path) if suffix == "csv" else table.write_parquet(path)
+    module, name = ("polars", "read_csv") if suffix == "csv" else ("pyarrow.parquet", "ParquetFile.read")
+    script = f"""
+import importlib, os
+from imix import InputError
+from imix.data import load
+module = importlib.import_module({module!r})
+*owner, name = {name!r}.split(".")
+owner = getattr(module, owner[0]) if owner else module
+read = getattr(owner, name)
+def shrink_and_read(*arguments, **options):
+    os.truncate({str(path)!r}, 4096)
+    return read(*arguments, **options)
+setattr(owner, name, shrink_and_read)
+try:
+    print(len(load({str(path)!r}).train))
+except InputError as error:
+    print(error)
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "30000" if suffix == "csv" else "cannot read" in result.stdout
+
+
+@pytest.mark.parametrize("codes", [["007", "12", "345"], ["07", "8", "9"], [" 01", "2", ""], ["1", "2", "03"]])
+@pytest.mark.parametrize("early", [["5"] * 9, []])
+def test_zero_padded_codes_stay_text(tmp_path, codes, early):
+    values = (early + codes) * 10
+    text = "code,size,when\n" + "".join(f"{code},{i * 0.5},01/02/2021\n" for i, code in enumerate(values))
+    for name, content in (("t.csv", text), ("irregular.csv", text.replace("code", "\ncode", 1) + "\n\n")):
+        data = load_text(tmp_path / name, content)
+        (column,) = (column for column in data.table.columns if column.name == "code")
+        assert {value for value in column.values if value} == {code.strip() for code in values if code}
+
+
+def test_numbers_with_zeros_are_no_codes(tmp_path):
+    rows = [f"{i},{'0.50' if i % 2 else '10'},{i * 100},-0{i % 7}" for i in range(40, 90)]
+    data = load_text(tmp_path / "t.csv", "a,b,c,d\n" + "\n".join(rows) + "\n")
+    assert data.table.kinds == {"b": "numeric", "c": "numeric", "d": "numeric"}
+
+
+def test_padding_is_found_at_the_border_of_two_blocks(tmp_path, monkeypatch):
+    text = "a,b\n" + "5,0.5\n" * 30 + "07,1.5\n" * 30
+    for size in range(1, 9):
+        monkeypatch.setattr(csv_file, "SCANNED_SIZE", size)
+        assert set(load_text(tmp_path / "t.csv", text).table.columns[1].values) == {"5", "07"}
+
+
+def test_a_code_can_be_declared_to_be_a_number(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{i:03},{i * 0.5}\n" for i in range(0, 60, 3)))
+    data = load(tmp_path / "t.csv", DataSettings(columns={"a": "numeric"}))
+    assert torch.allclose(data.train.inputs[:, 0], data.train.inputs[:, 1])

@@ -28,9 +28,9 @@ def test_large_integer_labels_stay_distinct(tmp_path):
 
 
 def test_a_test_file_for_data_that_is_not_a_table_file_is_an_error(tmp_path):
-    with pytest.raises(InputError, match=r"only applies to \.csv and \.parquet files and to folders"):
+    with pytest.raises(InputError, match=r"only applies to \.csv, \.parquet and \.tar files and to folders"):
         load("digits", DataSettings(test="t.csv"))
-    with pytest.raises(InputError, match=r"only applies to \.csv and \.parquet files and to folders"):
+    with pytest.raises(InputError, match=r"only applies to \.csv, \.parquet and \.tar files and to folders"):
         load(pandas.DataFrame(people()), data_settings=DataSettings(test="t.csv"))
 
 

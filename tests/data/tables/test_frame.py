@@ -88,9 +88,3 @@ def test_sparse_pandas_columns_are_read_like_dense_ones():
     sparse = pandas.DataFrame({"a": pandas.arrays.SparseArray(values, fill_value=0.0)})
     dense = pandas.DataFrame({"a": values})
     assert torch.equal(load(sparse).train.inputs, load(dense).train.inputs)
-
-
-def test_a_folder_of_tables_is_an_error_that_asks_for_one_file(tmp_path):
-    pandas.DataFrame({"a": [0.5, 1.5]}).to_parquet(tmp_path / "part-0.parquet")
-    with pytest.raises(InputError, match="to load a table, pass its file"):
-        load(tmp_path)

@@ -187,3 +187,10 @@ def test_an_unknown_column_name_is_an_error_with_a_suggestion(name, suggestion):
             load(frame, data_settings)
         assert f"the data has no column '{name}'{suggestion}; its columns are 'c0', " in str(error.value)
         assert str(error.value).endswith("and 3 more")
+
+
+def test_a_table_whose_columns_have_one_value_each_is_refused():
+    frame = pandas.DataFrame({"size": 32, "kind": "photo", "y": ["cat", "dog"] * 20})
+    with pytest.raises(InputError, match=r"no column to learn from .'size': the same in every row; 'kind': the same"):
+        load(frame, DataSettings(label="y"))
+    assert load(frame.assign(x=range(0, 120, 3)), DataSettings(label="y")).train.shape == (3,)

@@ -1,12 +1,12 @@
 """Forest CoverType from the UCI repository: 10 numeric and 2 categorical columns, 7 classes."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imix.data.named._uci import TABLE_SETTINGS, find_file, int_labels, read_uci_file
 from imix.data.named.record import NamedDataset, PaperRecipe
 from imix.errors import InputError
+from imix.output import print_message
 from imix.settings import DataSettings
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _download() -> "tuple[np.ndarray, np.ndarray]":
     try:
         with rank_0_first():  # it downloads the data for all ranks
             if not (Path(get_data_home()) / "covertype").exists():
-                print("downloading covtype (11 MB)", file=sys.stderr, flush=True)
+                print_message("downloading covtype (11 MB)")
             x, y = fetch_covtype(return_X_y=True)
     except OSError as error:
         raise InputError(

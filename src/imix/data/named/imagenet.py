@@ -1,6 +1,5 @@
 """ImageNet, and ImageNet-100 with 100 of its classes: the folders train and val, with one subfolder per class."""
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from imix.data.named.record import NamedDataset, PaperRecipe
 from imix.errors import InputError
+from imix.output import print_message
 from imix.settings import DataSettings
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def load_imagenet100(data_settings: DataSettings) -> "Data":
         raise InputError(f"imagenet100 needs at least {N_CLASSES} classes; {str(train)!r} has {len(classes)}")
     indices = sorted(np.random.default_rng(0).choice(len(classes), N_CLASSES, replace=False).tolist())
     chosen = [classes[index] for index in indices]
-    print(f"imagenet100: {' '.join(chosen)}", file=sys.stderr)
+    print_message(f"imagenet100: {' '.join(chosen)}")
     return load_imagenet("imagenet100", data_settings, chosen)
 
 

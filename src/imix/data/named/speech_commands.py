@@ -35,6 +35,7 @@ def load_speech_commands(name: str, archive: str, data_settings: DataSettings) -
     """Read the clips of `archive`; validation clips are neither training nor test samples."""
     from imix.data.arrays import encode_classes
     from imix.data.media.audio import build_clip, find_audio, read_clips, read_noise
+    from imix.data.media.references import MediaFiles
     from imix.data.source import Data
 
     folder = _find_folder(archive, data_settings.data_dir)
@@ -51,8 +52,9 @@ def load_speech_commands(name: str, archive: str, data_settings: DataSettings) -
             f"{VALIDATION_LIST}; at least one of each is needed"
         )
     n_silent = int(SILENCE_FRACTION * len(train))
-    train_clips, train_files = read_clips(train, clip, n_silent)
-    test_clips, test_files = read_clips(test, clip)
+    train_clips, train_read = read_clips(MediaFiles(name, train), clip, n_silent)
+    test_clips, test_read = read_clips(MediaFiles(name, test), clip)
+    train_files, test_files = [train[i] for i in train_read], [test[i] for i in test_read]
     train_words = [_class_name(file) for file in train_files] + ["silence"] * n_silent
     test_words = [_class_name(file) for file in test_files]
     train_clips.labels, class_names = encode_classes(train_words, len(train_words), name)

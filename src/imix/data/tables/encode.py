@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from imix.data.arrays import is_label, note_minus_one, to_targets
 from imix.data.tables.csv_file import read_csv
-from imix.data.tables.frame import Frame, read_parquet
+from imix.data.tables.frame import Frame, read_arrow
 from imix.data.tables.table import Table, column_errors, infer_kinds
 from imix.data.tables.values import has_fractions, is_numeric_column, to_codes
 from imix.errors import InputError
@@ -38,27 +39,40 @@ def encode_frames(
         scaling_frames = {"train": frames[:1], "all": frames, "none": ()}[data_settings.standardize]
         table = Table.fit(frames[0], data_settings.columns, data_settings.label, scaling_frames)
     else:
-        table = _ignore_more_columns(table, data_settings)
+        table = ignore_more_columns(table, data_settings)
     return table, [torch.from_numpy(table.encode(frame)) for frame in frames]
 
 
 def encode_labels(
-    frames: Sequence[Frame], label: str, kind: str | None = None, needed: bool = True
+    frames: Sequence[Frame],
+    label: str,
+    kind: str | None = None,
+    missing_label: str | None = None,
+    *,
+    needed: bool = True,
+    n_train: int = 1,
 ) -> tuple[list[Tensor] | list[None], list[str]]:
     """Return the class numbers (N,) of each frame's rows, -1 for rows without a label, and the class names.
 
-    Numbers with fractions, or of kind "numeric", are targets (floats, NaN for rows without a label) and no classes. A
-    label column without values is an error if labels are `needed`; otherwise there are no class numbers.
+    Missing values and `missing_label` mean "no label". Numbers with fractions, or of kind "numeric", are targets
+    (floats, NaN for rows without a label) and no classes. A label column without values is an error if labels are
+    `needed`; otherwise there are no class numbers. The classes are those of the first `n_train` frames.
     """
     for frame in frames:
         frame.check_columns([label])
     with column_errors(label, "a label"):
         columns = [frame.column(label) for frame in frames]
-        numeric = is_numeric_column(columns[0], frames[0].decimal_marks)
+        train_columns = [column for column in columns[:n_train] if column.null_count < len(column)]
+        numeric = all(is_numeric_column(column, frames[0].decimal_marks) for column in train_columns)
         # In a CSV file, other spellings of missing values are null already; in typed sources they are class names.
         codes_and_names = [to_codes(column, numeric, missing=("",)) for column in columns]
+    if missing_label is not None:
+        codes_and_names = [
+            (codes, [None if is_label([name], missing_label)[0] else name for name in names])
+            for codes, names in codes_and_names
+        ]
     names_by_frame = [[name for name in names if name is not None] for _, names in codes_and_names]
-    classes = sorted(names_by_frame[0], key=_class_order)
+    classes = sorted(set().union(*names_by_frame[:n_train]), key=_class_order)
     if not classes and not needed:
         return [None] * len(frames), []
     if not classes:
@@ -66,10 +80,16 @@ def encode_labels(
     if numeric and np.isinf(values := np.array(classes, float)).any():
         raise InputError(f"the label column {label!r} of {frames[0].name} has infinite values")
     if numeric and (kind == "numeric" or has_fractions(values)):
+        targets = [
+            np.array([np.nan if name is None else float(name) for name in names]) for _, names in codes_and_names
+        ]
+        parts = [part[codes] for part, (codes, _) in zip(targets, codes_and_names, strict=True)]
         return [
-            torch.from_numpy(np.array([np.nan if name is None else float(name) for name in names], np.float32)[codes])
-            for codes, names in codes_and_names
+            to_targets(part[~np.isnan(part)], np.isnan(part), frame.name)
+            for part, frame in zip(parts, frames, strict=True)
         ], []
+    if missing_label is None:
+        note_minus_one(classes, frames[0].name)
     for frame, names in zip(frames, names_by_frame, strict=True):
         if unseen := sorted(set(names) - set(classes)):
             raise InputError(f"{frame.name} has labels that are not in the training samples: {unseen[:5]}")
@@ -80,7 +100,7 @@ def encode_labels(
     ], classes
 
 
-def _ignore_more_columns(table: Table, data_settings: DataSettings) -> Table:
+def ignore_more_columns(table: Table, data_settings: DataSettings) -> Table:
     """Add the label and the columns to drop to the ignored columns of a fitted table; they must not be its inputs."""
     label = data_settings.label
     if label in table.kinds:
@@ -97,8 +117,10 @@ def _ignore_more_columns(table: Table, data_settings: DataSettings) -> Table:
 
 
 def _read_frame(path: Path, kinds: Mapping[str, str], data_settings: DataSettings) -> Frame:
-    if path.suffix.lower() == ".parquet":
-        return read_parquet(path)
+    if path.is_dir() or path.suffix.lower() == ".parquet":
+        return read_arrow(path)
+    if data_settings.path_column is not None:
+        kinds = {**kinds, data_settings.path_column: "categorical"}  # text
     return read_csv(path, kinds, data_settings.header, data_settings.label)
 
 

@@ -11,7 +11,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from imix.data.memory import check_memory
+from imix.data.tables.huggingface import is_dataset, name_classes, read_saved_dataset
 from imix.errors import InputError, did_you_mean, first_line
+
+MAX_COLUMNS = 200_000  # columns are fitted one by one, in about a tenth of a millisecond each
 
 
 @dataclass(frozen=True)
@@ -28,12 +32,15 @@ class Frame:
         Whether the source is an array of numbers, so that no column is categorical.
     decimal_marks : str
         The decimal marks that the source allows if it is a text file ("." or ".,"), and "" if its columns have types.
+    label : str, optional
+        The only column that the source declares to be a label.
     """
 
     name: str
     data: Any
     all_numeric: bool = False
     decimal_marks: str = ""
+    label: str | None = None
 
     def __post_init__(self) -> None:
         check_names(self.name, self.columns)
@@ -79,14 +86,19 @@ class Frame:
 def check_names(table: str, columns: Sequence[str]) -> None:
     """Raise an error if there are no columns, or several with the same name."""
     if duplicates := sorted(name for name, count in Counter(columns).items() if count > 1):
-        raise InputError(f"{table} has several columns called {', '.join(map(repr, duplicates))}")
+        raise InputError(f"{table} has several columns called {format_names(duplicates)}")
     if not columns:
         raise InputError(f"{table} has no columns")
+    if len(columns) > MAX_COLUMNS:
+        raise InputError(
+            f"{table} has {len(columns):,} columns; at most {MAX_COLUMNS:,} are read. If they are numbers without "
+            "missing values, pass an array (.npy)"
+        )
 
 
 def is_frame(data: Any) -> bool:
-    """Whether the data is a `Frame` or a data frame of pandas, polars or arrow."""
-    return isinstance(data, Frame) or hasattr(type(data), "columns")
+    """Whether the data is a `Frame`, a data frame of pandas, polars or arrow, or a Hugging Face data set."""
+    return isinstance(data, Frame) or hasattr(type(data), "columns") or is_dataset(data)
 
 
 def has_missing_values(data: Any) -> bool:
@@ -97,7 +109,7 @@ def has_missing_values(data: Any) -> bool:
 
 
 def as_frame(data: Any, name: str = "the table") -> Frame:
-    """Convert a pandas, polars or arrow data frame, or an array (N, F), whose columns are then named 0, 1, ..."""
+    """Convert a data frame, a Hugging Face data set, or an array (N, F), whose columns are then named 0, 1, ..."""
     import pyarrow as pa
 
     if isinstance(data, Frame):
@@ -111,6 +123,8 @@ def as_frame(data: Any, name: str = "the table") -> Frame:
             )
         names = [str(i) for i in range(array.shape[1])]
         return Frame(name, pa.table([_to_arrow(column) for column in array.T], names), all_numeric=True)
+    if is_dataset(data):
+        return _from_arrow(data.with_format("arrow")[:], name)
     if hasattr(data, "collect"):  # a polars LazyFrame
         data = data.collect()
     if hasattr(data, "iloc"):  # pandas
@@ -121,21 +135,39 @@ def as_frame(data: Any, name: str = "the table") -> Frame:
             f"{name} cannot be read as a table: got {type(data).__name__}; pass a pandas, polars or arrow data frame"
         )
     try:
-        return Frame(name, _prepare(data.to_arrow() if hasattr(data, "to_arrow") else pa.table(data)))
+        return _from_arrow(data.to_arrow() if hasattr(data, "to_arrow") else pa.table(data), name)
     except pa.ArrowException as error:
         raise InputError(f"{name} cannot be read as a table: {first_line(error)}") from error
 
 
-def read_parquet(path: Path) -> Frame:
-    """Read a Parquet file."""
+def read_arrow(path: Path) -> Frame:
+    """Read a Parquet file, or a folder written by `datasets.Dataset.save_to_disk`."""
     import pyarrow as pa
     from pyarrow import parquet
 
+    if path.is_dir():
+        return _from_arrow(read_saved_dataset(path), str(path))
     try:
-        table = parquet.ParquetFile(arrow_path(path), memory_map=True).read()
-    except (pa.ArrowException, OSError) as error:
+        # Not memory-mapped: if another process truncated the file, the system would kill this one.
+        file = parquet.ParquetFile(arrow_path(path))
+        rows, columns = file.metadata.num_rows, len(file.schema_arrow)
+        check_memory(8 * rows * columns, f"{rows:,} rows of {columns:,} columns in {path}", "select fewer")
+        table = file.read()
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path} as .parquet: {first_line(error)}") from error
-    return Frame(str(path), _prepare(table))
+    return _from_arrow(table, str(path))
+
+
+def read_parquet_files(name: str, paths: Sequence[Path]) -> Frame:
+    """Read Parquet files as one table in memory."""
+    import pyarrow as pa
+
+    frames = [read_arrow(path) for path in paths]
+    try:
+        table = pa.concat_tables([frame.data for frame in frames], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise InputError(f"the files of {name} do not have the same columns: {first_line(error)}") from error
+    return Frame(name, table, label=frames[0].label)
 
 
 def arrow_path(path: Path) -> Any:
@@ -166,7 +198,12 @@ def _to_arrow(values: Any) -> Any:
         return pa.array([str(value) for value in values], mask=values.isna().to_numpy())
 
 
-def _prepare(table: Any) -> Any:
+def _from_arrow(table: Any, name: str) -> Frame:
+    table, label = name_classes(table)
+    return Frame(name, prepare(table), label=label)
+
+
+def prepare(table: Any) -> Any:
     """Remove the columns in which pandas stores its index, and convert views of text, which arrow hardly supports."""
     import pyarrow as pa
 

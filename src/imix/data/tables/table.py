@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from imix.data.tables.columns import CategoricalColumn, Column, NumericColumn, infer_kind
+from imix.data.tables.columns import BYTES, FILE_PATHS, CategoricalColumn, Column, NumericColumn, infer_kind
 from imix.data.tables.frame import Frame, format_names
 from imix.errors import InputError, first_line
 from imix.progress import ProgressLine
@@ -72,6 +72,7 @@ class Table:
         """
         inferred = infer_kinds(train, kinds, label)
         ignored = {name: reason for name, (kind, reason) in inferred.items() if kind == "drop"}
+        check_files(train.name, inferred, ignored, label)
         for frame in scaling_frames:
             frame.check_columns([name for name in inferred if name not in ignored])
         columns: list[Column] = []
@@ -87,9 +88,15 @@ class Table:
                 else:
                     scaling = [column if frame is train else frame.column(name) for frame in scaling_frames]
                     columns.append(NumericColumn.fit(name, kind, column, scaling))
-        if not columns:
-            reasons = "; ".join(f"{name!r}: {reason}" for name, reason in ignored.items())
-            raise InputError(f"{train.name} has no column to learn from ({reasons})")
+        return cls.build(train.name, columns, ignored)
+
+    @classmethod
+    def build(cls, name: str, columns: Sequence[Column], ignored: dict[str, str]) -> "Table":
+        """Put the fitted columns of the table `name` in order; it is an error if there is nothing to learn from."""
+        constant = {column.name: "the same in every row" for column in columns if _has_one_category(column)}
+        if not columns or (ignored and len(constant) == len(columns)):
+            reasons = "; ".join(f"{column!r}: {reason}" for column, reason in (constant | ignored).items())
+            raise InputError(f"{name} has no column to learn from ({reasons})")
         return cls(tuple(sorted(columns, key=lambda column: column.kind == "categorical")), ignored)
 
     def encode(self, frame: Frame) -> np.ndarray:
@@ -104,7 +111,7 @@ class Table:
         -------
         ndarray of shape (N, width), float32
         """
-        self._check_columns(frame)
+        self.check_columns(frame)
         features = np.zeros((frame.rows, self.width), np.float32)
 
         def encode(column: Column) -> np.ndarray:
@@ -127,7 +134,8 @@ class Table:
             start += column.width
         return features
 
-    def _check_columns(self, frame: Frame) -> None:
+    def check_columns(self, frame: Frame) -> None:
+        """Raise an error if a frame lacks fitted columns, or has columns that are neither fitted nor ignored."""
         names = set(frame.columns)
         missing = [name for name in self.kinds if name not in names]
         unknown = sorted(names - self.kinds.keys() - self.ignored.keys())
@@ -184,7 +192,12 @@ class Table:
         columns: list[Column] = []
         for i, entry in enumerate(stored.columns):
             kind: type[Column] = CategoricalColumn if entry.get("kind") == "categorical" else NumericColumn
-            columns.append(build(kind, entry, f"table.columns[{i}]"))
+            column = build(kind, entry, f"table.columns[{i}]")
+            if not column.is_valid():
+                raise InputError(f"table.columns[{i}] is inconsistent")
+            columns.append(column)
+        if len({column.name for column in columns}) < len(columns):
+            raise InputError("table.columns has two columns of the same name")
         return cls(tuple(columns), stored.ignored)
 
     def __str__(self) -> str:
@@ -219,6 +232,34 @@ def infer_kinds(train: Frame, kinds: Mapping[str, str] | None, label: str | None
             with column_errors(name, "numeric"):
                 inferred[name] = infer_kind(train.column(name), train.all_numeric)
     return inferred
+
+
+def check_files(
+    name: str, inferred: Mapping[str, tuple[str, str]], ignored: Mapping[str, str], label: str | None
+) -> None:
+    """Raise an error if the samples seem to be the files in a column (paths or bytes) instead of the other columns."""
+    others = [column for column in inferred if column not in ignored]
+    only_label = label is None and len(others) == 1 and inferred[others[0]][0] != "numeric"
+    for column, reason in ignored.items():
+        train_on_others = f"`columns={{{column!r}: 'drop'}}` to train on the other columns"
+        if reason == FILE_PATHS:
+            raise InputError(
+                f"column {column!r} of {name} has paths of files; pass `path_column={column!r}` to train on the files, "
+                f"or {train_on_others}"
+            )
+        if reason == BYTES and (only_label or not others):
+            raise InputError(
+                f"column {column!r} of {name} has bytes that are not image or audio files, and "
+                + (
+                    f"the only other column is {others[0]!r}; pass {train_on_others}"
+                    if others
+                    else "no other is usable"
+                )
+            )
+
+
+def _has_one_category(column: Column) -> bool:
+    return isinstance(column, CategoricalColumn) and column.width == 1
 
 
 @contextmanager
