@@ -130,9 +130,11 @@ def _count_on_rank(rank: int, ranks: int, encoder: str, folder: str) -> None:
             learner.update()
         finally:
             dist.all_reduce, dist.all_gather = originals
+        del wrapped  # refers to the process group
         traffic[name] = [calls.total(), *(n_bytes[kind] for kind in ("gradients", "statistics", "keys"))]
     if rank == 0:
         Path(folder, "traffic.json").write_text(json.dumps(traffic))
+    dist.barrier()  # a rank that leaves while another one still communicates may abort it
     dist.destroy_process_group()
 
 

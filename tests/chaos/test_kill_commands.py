@@ -202,3 +202,36 @@ def test_the_workers_of_reproduce_stop_when_it_is_killed(tmp_path):
     process.kill()
     process.wait()
     wait_until(lambda: not any(map(is_running, children)))
+
+
+LATE_SIGTERM = """
+import signal, sys, time
+from dataclasses import dataclass
+from pathlib import Path
+from imix.reproduce.parallel import run_jobs
+
+@dataclass(frozen=True)
+class Late:
+    out: Path
+    device: str = ""
+    progress: bool = False
+
+    def run(self, job):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as while the last checkpoint is written
+        (self.out / str(job)).touch()
+        time.sleep(2)
+
+if __name__ == "__main__":
+    list(run_jobs(range(2), Late(Path(sys.argv[1])), ["cpu", "cpu"]))
+"""
+
+
+def test_workers_of_reproduce_that_get_no_sigterm_stop_after_their_job(tmp_path):
+    (tmp_path / "main.py").write_text(LATE_SIGTERM)
+    (tmp_path / "out").mkdir()
+    process = subprocess.Popen([sys.executable, tmp_path / "main.py", tmp_path / "out"], stderr=subprocess.DEVNULL)
+    wait_until(lambda: len(list(tmp_path.glob("out/*"))) == 2, timeout=120)
+    children = child_pids(process.pid)
+    process.kill()
+    process.wait()
+    wait_until(lambda: not any(map(is_running, children)))

@@ -17,6 +17,7 @@ from imix.reproduce.jobs import Job
 from imix.reproduce.worker import Outcome, Worker
 
 _worker: Worker  # in a process of the pool
+_running = threading.Lock()  # held while a process of the pool runs a job
 
 
 def run_jobs(jobs: Sequence[Job], worker: Worker, devices: Sequence[str]) -> Generator[tuple[Job, Outcome]]:
@@ -60,10 +61,13 @@ def _stop_with_parent() -> None:
     assert parent is not None
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)
+    with _running:  # a job that was writing its last checkpoint is not stopped by the signal
+        os._exit(75)
 
 
 def _run(job: Job) -> Outcome:
     try:
-        return _worker.run(job)
+        with _running:
+            return _worker.run(job)
     except (Interrupted, KeyboardInterrupt):
         os._exit(75)  # an exception would only end this job, and the process would start the next one
