@@ -41,7 +41,7 @@ SECTIONS = {
         "imix.sklearn.IMixTransformer",
         "imix.sklearn.IMixClassifier",
         "imix.sklearn.IMixRegressor",
-        "imix.reports.page.report",
+        "imix.reports.run_report.report",
         "imix.reports.maps.draw_map",
     ],
     "Mixing": ["imix.mix.Mix", "imix.mix.MixUp", "imix.mix.CutMix", "imix.mix.InputMix"],

@@ -149,7 +149,8 @@ class Settings:
     """Synchronize batch normalization across ranks. Otherwise, statistics are computed per rank, with shuffled batch
     normalization for moco and byol."""
     checkpoint_minutes: float = 5.0
-    """Minutes between checkpoints. A checkpoint is also written at the end and on SIGTERM or SIGINT."""
+    """Minutes between checkpoints; the first is written after a tenth of this time. A checkpoint is also written at the
+    end and on SIGTERM or SIGINT."""
     knn_every: int = 0
     """Number of epochs between measurements of the kNN accuracy during training. 0 disables them. Needs labels."""
     tensorboard: bool = False

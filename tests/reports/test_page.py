@@ -117,15 +117,6 @@ def test_a_metric_that_is_always_zero_has_no_plot(run):
     assert len(page._curves([RunGroup("N-pair", [replace(run, metrics=records)])])) == 2
 
 
-def test_the_title_states_the_number_of_runs_and_data_sets(runs, run, tmp_path, monkeypatch):
-    others = [with_config(run, "data", name=name) for name in ("/x/a.csv", "/x/b.csv")]
-    monkeypatch.setattr(page, "write_report", lambda path, title, *_: title)
-    assert imix.report([run, *others], tmp_path / "r.html") == "3 runs on 3 data sets"
-    assert imix.report([run, run, others[0]], tmp_path / "r.html") == "3 runs on 2 data sets"
-    assert imix.report(runs, tmp_path / "r.html") == "Comparison of 2 configurations on animals.csv"
-    assert imix.report(runs[0], tmp_path / "r.html") == "plain-0 on animals.csv"
-
-
 def test_a_run_without_results_is_evaluated(table, tmp_path):
     imix.pretrain(table, QUICK, imix.DataSettings(label="breed"), out=tmp_path / "run", progress=False)
     path = imix.report(tmp_path / "run", tmp_path / "r.html", samples=20)

@@ -227,7 +227,15 @@ def transfer(
         print_result(*format_table([str(run) for run in runs], data, results))
 
 
-def report(runs: list[Path], /, *, out: Path | None = None, samples: int = 2000) -> None:
+def report(
+    runs: list[Path],
+    /,
+    *,
+    out: Path | None = None,
+    samples: int = 2000,
+    names: Annotated[tuple[str, ...], Parameter(name=["--names", "--name"])] = (),
+    watch: bool = False,
+) -> None:
     """Write an HTML report about a run, or a comparison of several. Runs that differ only in their seed are grouped.
 
     Parameters
@@ -239,10 +247,14 @@ def report(runs: list[Path], /, *, out: Path | None = None, samples: int = 2000)
         several runs.
     samples
         Maximum number of samples in the maps.
+    names
+        Names of the runs on the page, one for each; by default the names of their folders.
+    watch
+        Update the report until the runs have stopped training; the page reloads itself.
     """
     from imix.reports import report as write_report
 
-    print_result(f"open {write_report(runs, out, samples=samples)}")
+    print_result(f"open {write_report(runs, out, samples=samples, names=names, watch=watch)}")
 
 
 def map(

@@ -61,13 +61,18 @@ class RunGroup:
         return f"{statistics.mean(values):.1f}" + (f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else "")
 
 
-def group_runs(runs: Sequence[Run]) -> list[RunGroup]:
-    """Group runs that differ only in their seed, in order of appearance, and name the groups by their run folders."""
+def group_runs(runs: Sequence[Run], run_names: Sequence[str] = ()) -> list[RunGroup]:
+    """Group runs that differ only in their seed, in order of appearance.
+
+    Groups are named by `run_names`, one for each run, or by their run folders.
+    """
     members: dict[str, list[int]] = {}
     for i, run in enumerate(runs):
         members.setdefault(json.dumps(run_description(run), sort_keys=True), []).append(i)
-    folders = _short_paths(str(run.path) for run in runs if run.path is not None)
-    names = [_group_name([runs[i] for i in indices], folders) for indices in members.values()]
+    if not run_names:
+        folders = _short_paths(str(run.path) for run in runs if run.path is not None)
+        run_names = [method_name(run) if run.path is None else folders[str(run.path)] for run in runs]
+    names = [_group_name([run_names[i] for i in indices], run_names) for indices in members.values()]
     names = [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names, 1)]
     results = _results_by_column(runs)
     groups = []
@@ -80,13 +85,11 @@ def group_runs(runs: Sequence[Run]) -> list[RunGroup]:
     return groups
 
 
-def _group_name(runs: Sequence[Run], folders: Mapping[str, str]) -> str:
-    """The folder of a run, or the folders of several as "moco-*"; without a folder, the method and mixing."""
-    names = list(dict.fromkeys(folders[str(run.path)] for run in runs if run.path is not None))
-    if not names:
-        return method_name(runs[0])
+def _group_name(members: Sequence[str], run_names: Sequence[str]) -> str:
+    """The name of the runs in a group; several are shortened to "moco-*" if that matches exactly these runs."""
+    names = list(dict.fromkeys(members))
     prefix = os.path.commonprefix(names)  # noqa: RUF071 - of characters
-    matches = {folder for folder in folders.values() if folder.startswith(prefix)}
+    matches = {name for name in run_names if name.startswith(prefix)}
     return f"{prefix}*" if prefix and len(names) > 1 and matches == set(names) else ", ".join(names)
 
 

@@ -1,4 +1,4 @@
-"""report.html: collects the content of the page; page.html is its template, and page.js draws the plots."""
+"""The content of report.html; page.html is its template, and page.js draws the plots."""
 
 import statistics
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from imix.errors import InputError
-from imix.files import check_output_path, write_text
+from imix.files import write_text
 from imix.output import print_message
 from imix.probes.embed import encode_source
 from imix.probes.run_data import load_for_run
@@ -18,14 +18,11 @@ from imix.reports.groups import (
     INPUTS_SUFFIX,
     RunGroup,
     differences,
-    evaluate_if_needed,
     format_setting,
-    group_runs,
     run_description,
 )
 from imix.reports.maps import COLORS, DARK_COLORS, nearest_neighbors, project_2d
 from imix.reports.samples import sample_content, select_samples
-from imix.run import Run, as_run
 
 CURVES = {  # metric -> title of its plot
     "loss": "Training loss",
@@ -51,7 +48,6 @@ BASELINES = {  # name of a row -> what its numbers are
 }
 MAX_POINTS = 600  # per curve
 MAX_MAPS = 6
-MIN_SAMPLES = 10
 
 
 def write_report(
@@ -61,8 +57,9 @@ def write_report(
     note: str,
     command: str,
     samples: int = 2000,
+    reload_seconds: int = 0,
 ) -> Path:
-    """Write a report of groups of runs; `report` does this for a list of runs.
+    """Write a report of groups of runs; `imix.report` does this for a list of runs.
 
     Parameters
     ----------
@@ -79,6 +76,8 @@ def write_report(
         The command that creates this report, shown at the end of the page.
     samples : int
         Maximum number of samples in an embedding map.
+    reload_seconds : int
+        The open page reloads itself after this time. 0 disables it.
 
     Returns
     -------
@@ -114,6 +113,7 @@ def write_report(
         settings=_settings(groups),
         command=command,
         content=content,
+        reload_seconds=reload_seconds,
     )
     write_text(path, page)
     return path
@@ -250,70 +250,3 @@ def _confusion_matrices(groups: list[RunGroup], samples: dict[str, Any]) -> list
             classes = next(names for names in candidates if len(names) == len(counts))
             matrices.append({"group": i, "column": column, "classes": classes, "counts": counts})
     return matrices
-
-
-def report(
-    runs: "Sequence[Run | str | Path] | Run | str | Path", out: "str | Path | None" = None, *, samples: int = 2000
-) -> Path:
-    """Write an HTML report about one or several runs: results, training curves, embedding maps, settings.
-
-    The page is a single file that works offline. Runs that differ only in their seed are grouped. A run that was not
-    evaluated yet is evaluated first if its data has labels. Runs whose training is not finished are shown with the
-    epoch they are at; runs that have not written a checkpoint yet are skipped.
-
-    Parameters
-    ----------
-    runs : Run, path, or a sequence of them
-        The runs, or their folders.
-    out : path, optional
-        File to write; it ends in .html or .htm. By default report.html in the folder of a single run, or in the
-        current folder if there are several runs.
-    samples : int
-        Maximum number of samples in an embedding map, at least 10. The page contains these samples.
-
-    Returns
-    -------
-    Path
-        The file that was written.
-
-    Examples
-    --------
-    >>> imix.report(["runs/moco-0", "runs/moco-1", "runs/npair-0"], "report.html")  # doctest: +SKIP
-    PosixPath('report.html')
-    """
-    runs = [runs] if isinstance(runs, Run | str | Path) else runs
-    if not runs:
-        raise InputError("a report needs at least one run")
-    if samples < MIN_SAMPLES:
-        raise InputError(f"`samples` must be at least {MIN_SAMPLES}; got {samples}")
-    loaded = [as_run(run) for run in _runs_with_encoder(runs)]
-    run_folder = loaded[0].path if len(loaded) == 1 else None
-    out = Path("report.html" if run_folder is None else run_folder / "report.html") if out is None else Path(out)
-    check_output_path(out, (".html", ".htm"), "a report")
-    for run in loaded:
-        evaluate_if_needed(run)
-    groups = group_runs(loaded)
-    first, *others = {Path(run.config.data.name) for run in loaded}
-    if others:
-        title = f"{len(loaded)} runs on {1 + len(others)} data sets"
-    elif len(groups) == 1:
-        title = f"{groups[0].name} on {first.name}"
-    else:
-        title = f"Comparison of {len(groups)} configurations on {first.name}"
-    folders = " ".join(str(run.path) for run in loaded if run.path is not None)
-    unfinished = [f"{run.path} is at {run.progress}" for run in loaded if run.progress]
-    note = f"Training is not finished: {'; '.join(unfinished)}." if unfinished else ""
-    return write_report(out, title, groups, note, f"imix report {folders}", samples)
-
-
-def _runs_with_encoder(runs: "Sequence[Run | str | Path]") -> "list[Run | str | Path]":
-    """The runs that have an encoder; if none has, all runs, so that loading them raises the error."""
-    usable = [run for run in runs if isinstance(run, Run) or not _has_no_encoder(Path(run))]
-    for run in runs if usable else []:
-        if run not in usable:
-            print_message(f"skipped {run}: it has not written a checkpoint yet")
-    return usable or list(runs)
-
-
-def _has_no_encoder(folder: Path) -> bool:
-    return (folder / "config.json").is_file() and not (folder / "encoder.safetensors").is_file()

@@ -104,7 +104,10 @@ def train(
                 save_encoder(folder / BEST_ENCODER, best.weights, setup.architecture, progress)
             call(callbacks.on_checkpoint)
 
-    saved_at = recorded_at = time.monotonic()
+    recorded_at = time.monotonic()
+    saved_at = (
+        recorded_at - 54 * settings.checkpoint_minutes
+    )  # the first checkpoint comes after a tenth of the interval
     steps_since_record = 0
     poll = distributed.RankPoll()
     is_stop_requested: Callable[[], bool] | None = None
