@@ -1,6 +1,5 @@
 """`imix.report`: an HTML report about runs, which can follow them while they train."""
 
-import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,12 +92,11 @@ def _write(
         title = f"{groups[0].name} on {first.name}"
     else:
         title = f"Comparison of {len(groups)} configurations on {first.name}"
-    folders = [str(run.path) for run in loaded if run.path is not None]
-    command = " ".join(["imix report", *folders, *(["--names", *map(shlex.quote, names)] if names else [])])
+    folders = " ".join(str(run.path) for run in loaded if run.path is not None)
     unfinished = [f"{run.path} is at {run.progress}" for run in loaded if run.progress]
     note = f"Training is not finished: {'; '.join(unfinished)}." if unfinished else ""
     reload_seconds = 0 if is_final else WATCH_SECONDS
-    return write_report(out, title, groups, note, command, samples, reload_seconds)
+    return write_report(out, title, groups, note, f"imix report {folders}", samples, reload_seconds)
 
 
 def _with_encoder(runs: "Sequence[Run | str | Path]") -> list[int]:
