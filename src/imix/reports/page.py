@@ -26,6 +26,7 @@ from imix.reports.groups import (
 from imix.reports.maps import COLORS, DARK_COLORS, nearest_neighbors, project_2d
 from imix.reports.samples import sample_content, select_samples
 from imix.run import Run, as_run
+from imix.run.stored_encoder import encoder_file
 
 CURVES = {  # metric -> title of its plot
     "loss": "Training loss",
@@ -301,7 +302,7 @@ def report(
     else:
         title = f"Comparison of {len(groups)} configurations on {first.name}"
     folders = " ".join(str(run.path) for run in loaded if run.path is not None)
-    unfinished = [f"{run.path} is at {run.progress}" for run in loaded if run.progress]
+    unfinished = [f"{run.path or 'the exported encoder'} is at {run.progress}" for run in loaded if run.progress]
     note = f"Training is not finished: {'; '.join(unfinished)}." if unfinished else ""
     return write_report(out, title, groups, note, f"imix report {folders}", samples)
 
@@ -316,4 +317,4 @@ def _runs_with_encoder(runs: "Sequence[Run | str | Path]") -> "list[Run | str | 
 
 
 def _has_no_encoder(folder: Path) -> bool:
-    return (folder / "config.json").is_file() and not (folder / "encoder.safetensors").is_file()
+    return (folder / "config.json").is_file() and not encoder_file(folder).is_file()
