@@ -306,6 +306,8 @@ def test_a_damaged_config_is_rejected(tmp_path, content):
 
 def test_a_header_that_describes_a_huge_model_needs_no_memory(tmp_path):
     export(build_run("mlp:16-32", (5,)), "huggingface", tmp_path / "model")
-    edit_header(tmp_path / "model" / "model.safetensors", lambda entry: entry.update(encoder="mlp:99999999-99999999996"))
+    edit_header(
+        tmp_path / "model" / "model.safetensors", lambda entry: entry.update(encoder="mlp:99999999-99999999996")
+    )
     with pytest.raises(InputError, match=re.escape("model.safetensors")):
         imix.load_encoder(tmp_path / "model" / "model.safetensors")

@@ -109,9 +109,10 @@ def _data_rows(run: Run) -> list[tuple[str, str]]:
 def _settings(run: Run) -> list[tuple[str, str]]:
     """The method, and the settings that differ from their defaults."""
     settings, user_supplied = run.settings, run.user_supplied
-    custom = [*user_supplied, *(["encoder"] if run.config.architecture.is_custom else [])]
+    custom = [name for name in user_supplied if hasattr(settings, name)]  # a stored config may have any names
+    custom += ["encoder"] if run.config.architecture.is_custom else []
     rows = [] if "method" in custom else [("method", METHODS[settings.method])]
-    rows += [(name, f"user-supplied, {code(value)}") for name, value in user_supplied.items()]
+    rows += [(code(name), f"user-supplied, {code(value)}") for name, value in user_supplied.items()]
     rows += [("encoder", "user-supplied")] if run.config.architecture.is_custom else []
     shown = {name: getattr(settings, name) for name in ALWAYS_SHOWN} | _changed(settings, Settings())
     hidden = ("method", *RESUME_SAFE_SETTINGS, *settings.unused_settings(custom), *custom)
