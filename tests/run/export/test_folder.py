@@ -88,10 +88,7 @@ def test_the_weights_have_the_names_of_the_plain_backbone(tmp_path):
     ],
 )
 def test_timm_loads_the_folder(tmp_path, name, shape):
-    torch.manual_seed(0)
-    architecture = imix.run.config.Architecture(name, shape, (), True, None)
     run = build_run(name, shape)
-    assert run.config.architecture == architecture
     instructions = export(run, "huggingface", tmp_path / "model")
     assert f"timm.create_model('local-dir:{tmp_path}/model', pretrained=True)" in instructions
     model = timm.create_model(f"local-dir:{tmp_path}/model", pretrained=True).eval()
@@ -259,6 +256,18 @@ def test_a_failure_leaves_no_partial_folder(tmp_path, monkeypatch, overwrite):
     assert [path.name for path in tmp_path.iterdir()] == (["model"] if overwrite else [])
     if overwrite:
         assert imix.load_run(model).config.architecture.shape == (4,)
+
+
+@pytest.mark.parametrize("option", ["resume", "overwrite"])
+def test_what_a_killed_export_left_in_a_run_folder_does_not_stop_the_run(table, tmp_path, option):
+    path, run = table
+    shutil.copytree(run, tmp_path / "run")
+    leftover = tmp_path / "run" / ".123.model.unfinished"
+    leftover.mkdir()
+    (leftover / "model.safetensors").write_text("half")
+    data_settings = imix.DataSettings(label="churned")
+    imix.pretrain(path, SMALL, data_settings, out=tmp_path / "run", progress=False, **{option: True})
+    assert not leftover.exists()
 
 
 def edit_header(path, edit):
