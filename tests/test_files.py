@@ -1,11 +1,15 @@
-"""Concurrent writes of `imix.files`, as several commands that write the same page do."""
+"""Concurrent writes of `imix.files`, as several commands that write the same page do, and folders."""
 
 import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from imix.files import write_atomically, write_text
+import pytest
+
+from imix.errors import StorageError
+from imix.files import remove, write_atomically, write_folder, write_text
 
 
 def test_processes_can_write_the_same_file_concurrently(tmp_path):
@@ -64,3 +68,73 @@ write_atomically(path, lambda file: (file.write(b"half"), file.flush(), print(fl
     assert temporary["alive"].exists()
     writers[1].kill()
     writers[1].wait()
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_folder_is_replaced_as_a_whole(tmp_path):
+    write_folder(tmp_path / "a", lambda folder: write_text(folder / "old", "1"))
+    write_folder(tmp_path / "a", lambda folder: write_text(folder / "new", "2"))
+    assert names(tmp_path) == ["a"]
+    assert names(tmp_path / "a") == ["new"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_folder_that_cannot_be_written_leaves_the_old_one(tmp_path, error):
+    def fail(folder):
+        write_text(folder / "half", "")
+        raise error
+
+    with pytest.raises(error):
+        write_folder(tmp_path / "a", fail)
+    assert names(tmp_path) == []
+    write_folder(tmp_path / "a", lambda folder: write_text(folder / "old", "1"))
+    with pytest.raises(error):
+        write_folder(tmp_path / "a", fail)
+    assert names(tmp_path) == ["a"]
+    assert names(tmp_path / "a") == ["old"]
+
+
+def test_the_old_folder_comes_back_if_the_new_one_cannot_be_renamed(tmp_path, monkeypatch):
+    write_folder(tmp_path / "a", lambda folder: write_text(folder / "old", "1"))
+    rename = Path.rename
+
+    def fail(path, target):
+        if (path / "new").exists():
+            raise OSError(16, "Device or resource busy")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(StorageError, match="Device or resource busy"):
+        write_folder(tmp_path / "a", lambda folder: write_text(folder / "new", "2"))
+    assert names(tmp_path) == ["a"]
+    assert names(tmp_path / "a") == ["old"]
+
+
+def test_temporary_folders_of_killed_processes_are_removed_but_not_one_that_is_being_written(tmp_path):
+    abandoned = tmp_path / ".123.a.unfinished"
+    abandoned.mkdir()
+    (abandoned / "half").write_text("")
+    os.utime(abandoned, (0, 0))
+
+    def write_while_another_file_is_written(folder):
+        write_text(folder / "b", "complete")
+        os.utime(folder, (0, 0))
+        write_text(tmp_path / "page", "complete")
+        assert names(folder) == ["b"]
+
+    write_folder(tmp_path / "a", write_while_another_file_is_written)
+    assert names(tmp_path) == ["a", "page"]
+
+
+def test_remove_deletes_files_folders_and_links_but_not_what_they_point_to(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    remove(tmp_path / "link")
+    assert names(tmp_path) == ["folder"]
+    remove(tmp_path / "nothing")
+    remove(tmp_path / "folder")
+    assert names(tmp_path) == []

@@ -1,8 +1,9 @@
-"""Atomic file writes, JSON Lines files, and folder locks. Imports no torch."""
+"""Atomic writes of files and folders, JSON Lines files, and folder locks. Imports no torch."""
 
 import fcntl
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,10 +25,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], size: int 
     """
     temporary = path.with_name(f".{os.getpid()}.{path.name}.unfinished")
     with storage_errors(path, size):
-        for leftover in path.parent.glob(".*.unfinished"):
-            with suppress(OSError):  # another process removed it
-                if _is_abandoned(leftover):
-                    leftover.unlink()
+        _remove_abandoned(path.parent)
         try:
             with open(temporary, "wb") as file:
                 with suppress(OSError):  # a file system without locks
@@ -42,16 +40,61 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], size: int 
             raise
 
 
-def _is_abandoned(temporary: Path) -> bool:
-    """Whether the process that wrote a temporary file is gone, so that no process holds the lock on it."""
-    age = time.time() - temporary.lstat().st_mtime
-    with open(os.open(temporary, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe must not block
+def write_folder(path: Path, write: Callable[[Path], object]) -> None:
+    """Call `write` on a temporary folder, then rename it to `path`, so that `path` is complete or absent.
+
+    A folder at `path` is replaced. Temporary files and folders left by killed processes are removed.
+    """
+    path = path.resolve()
+    temporary = path.with_name(f".{os.getpid()}.{path.name}.unfinished")
+    replaced = path.with_name(f".{os.getpid()}.{path.name}.replaced.unfinished")
+    with storage_errors(path):
+        _remove_abandoned(path.parent)
         try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return age > STALE_SECONDS
+            temporary.mkdir()
+            with locked(temporary):
+                write(temporary)
+                if path.exists():
+                    path.rename(replaced)
+                temporary.rename(path)
+        except BaseException:
+            if replaced.exists() and not path.exists():
+                replaced.rename(path)
+            raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+            if path.exists():
+                shutil.rmtree(replaced, ignore_errors=True)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, or a folder with its content, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the temporary files and folders of killed processes from a folder."""
+    for leftover in folder.glob(".*.unfinished"):
+        with suppress(OSError):  # another process removed it
+            if _is_abandoned(leftover):
+                remove(leftover)
+
+
+def _is_abandoned(temporary: Path) -> bool:
+    """Whether the process that wrote a temporary file or folder is gone, so that no process holds the lock on it."""
+    age = time.time() - temporary.lstat().st_mtime
+    descriptor = os.open(temporary, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not block
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return age > STALE_SECONDS
+    finally:
+        os.close(descriptor)
     return age > UNLOCKED_SECONDS
 
 

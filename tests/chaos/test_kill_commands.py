@@ -167,6 +167,28 @@ def test_an_export(image_run, work, tmp_path, format, name, kill):
     assert is_exported()
 
 
+@KILLS
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_an_export_to_a_folder(image_run, table_run, work, overwrite, kill):
+    """The folder is complete or absent, and its files are not mixed with those of an earlier export."""
+    out = work / "model"
+    overwrite |= kill is run_killed_at_random  # a kill may come after the last change
+    if overwrite:
+        imix.export(table_run[1], "huggingface", out)
+
+    def check():
+        if out.exists():
+            assert sorted(path.name for path in out.iterdir()) == ["README.md", "config.json", "model.safetensors"]
+            encoder = imix.load_run(out).config.architecture.encoder
+            assert encoder in ("resnet18", "mlp:16-16")
+            assert imix.load_encoder(out / "model.safetensors")[-1].width == (512 if encoder == "resnet18" else 4)
+            assert f"| `encoder` | `{encoder}` |" in (out / "README.md").read_text()
+
+    options = ["--overwrite"] if overwrite else []
+    kill("export", image_run, "--format", "huggingface", "--out", out, *options, folder=work, check=check)
+    assert imix.load_run(out).config.architecture.encoder == "resnet18"
+
+
 # --- reproduce --------------------------------------------------------------------------------------------------------
 
 REPRODUCE = ["reproduce", "table1", "--budget", "smoke", "--row", "covtype"]

@@ -196,6 +196,7 @@ def test_names_of_images_and_classes_cannot_control_the_terminal(tmp_path):
         run_command("pretrain", tmp_path / EVIL, "--out", run, *size, "--batch-size", 8, folder=tmp_path),
         run_command("evaluate", run, "--protocol", "knn", folder=tmp_path),
         run_command("export", run, "--format", "torchvision", "--out", tmp_path / f"{EVIL}.pth", folder=tmp_path),
+        run_command("export", run, "--format", "huggingface", "--out", tmp_path / f"{EVIL}m", folder=tmp_path),
     )
 
 

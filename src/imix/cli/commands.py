@@ -290,21 +290,32 @@ def map(
     print_result(f"open {draw_map(run, out, data, method, samples, classes, **vars(flags))}")
 
 
-def export(run: Path, /, *, format: Literal["torchvision", "timm", "detectron2", "onnx"], out: Path) -> None:
-    """Export a run's encoder to another library, and print how to load it there.
+def export(
+    run: Path,
+    /,
+    *,
+    format: Literal["torchvision", "timm", "detectron2", "onnx", "huggingface"],
+    out: Path,
+    overwrite: bool = False,
+) -> None:
+    """Export a run's encoder to another library, or as a folder for the Hugging Face Hub, and print how to load it.
 
     Parameters
     ----------
     run
         Run folder.
     format
-        Target library; all formats except onnx need a ResNet.
+        Target. torchvision, timm and detectron2 need a ResNet. huggingface writes weights, config and a model card,
+        which imix loads like a run; timm and torchvision load the encoders that they have.
     out
-        A .safetensors or .pth file for torchvision and timm, .pkl for detectron2, .onnx for onnx.
+        A .safetensors or .pth file for torchvision and timm, .pkl for detectron2, .onnx for onnx; a new or empty folder
+        for huggingface.
+    overwrite
+        Replace a folder that an earlier export wrote. Files are always replaced.
     """
     from imix.run.export import export as run_export
 
-    print_result(*run_export(run, format, out).split("\n"))
+    print_result(*run_export(run, format, out, overwrite=overwrite).split("\n"))
 
 
 def data(action: Literal["list", "fetch"], name: str = "", /, *, data_dir: str | None = None) -> None:

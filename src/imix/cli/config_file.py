@@ -31,7 +31,8 @@ def apply_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCo
 def read_config_file(path: str) -> dict[str, Any]:
     """Read settings by their name from a JSON file.
 
-    The file is the config.json of a run, has the keys `settings` and `data_settings`, or has the settings as keys.
+    The file is the config.json of a run or an export, has the keys `settings` and `data_settings`, or has the settings
+    as keys.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -41,6 +42,8 @@ def read_config_file(path: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"the config file {path!r} is not valid JSON: {first_line(error)}") from error
     content = _mapping(path, "the file", content)
+    if "imix" in content:  # config.json of an export
+        content = _mapping(path, "imix", content["imix"])
     if "settings" in content and "data" in content:  # config.json of a run
         data = _mapping(path, "data", content["data"])
         content = {"settings": content["settings"], "data_settings": data.get("settings", {})}

@@ -16,6 +16,7 @@ from imix.probes.features import EncodedSource
 from imix.probes.run_data import load_for_run
 from imix.run import Run, as_run, load_run
 from imix.run.config import read_config
+from imix.run.stored_encoder import encoder_file
 from imix.runtime.device import pick_device
 
 OUTPUT = "embedding"
@@ -71,7 +72,7 @@ class Embedder:
         device = pick_device(self.device)
         run = self.run
         if isinstance(run, Path):  # loaded again if the run has been replaced
-            run = _load(run, (run / "encoder.safetensors").stat().st_mtime_ns, device)
+            run = _load(run, encoder_file(run).stat().st_mtime_ns, device)
         samples = self._samples(batch, run)
         if len(samples) == 0:
             return _with_embeddings(batch, np.empty((0, infer_width(run.encoder[-1]) or 0), np.float32))

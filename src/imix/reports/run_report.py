@@ -10,6 +10,7 @@ from imix.output import print_message
 from imix.reports.groups import evaluate_if_needed, group_runs
 from imix.reports.page import write_report
 from imix.run import Run, as_run, load_run
+from imix.run.stored_encoder import encoder_file, is_export
 
 MIN_SAMPLES = 10
 WATCH_SECONDS = 10  # between two versions of a report that is watched
@@ -69,10 +70,11 @@ def report(
 
 
 def _default_path(runs: "Sequence[Run | str | Path]") -> Path:
-    """report.html in the folder of a single run, otherwise in the current folder."""
+    """report.html in the folder of a single run; in the current folder for several runs and for exports."""
     folder = runs[0].path if isinstance(runs[0], Run) else Path(runs[0])
-    folder = folder.parent if folder is not None and folder.suffix == ".safetensors" else folder
-    return Path("report.html") if len(runs) > 1 or folder is None else folder / "report.html"
+    if len(runs) > 1 or folder is None or is_export(folder):
+        return Path("report.html")
+    return (folder.parent if folder.suffix == ".safetensors" else folder) / "report.html"
 
 
 def _write(
@@ -93,7 +95,7 @@ def _write(
     else:
         title = f"Comparison of {len(groups)} configurations on {first.name}"
     folders = " ".join(str(run.path) for run in loaded if run.path is not None)
-    unfinished = [f"{run.path} is at {run.progress}" for run in loaded if run.progress]
+    unfinished = [f"{run.path or 'the exported encoder'} is at {run.progress}" for run in loaded if run.progress]
     note = f"Training is not finished: {'; '.join(unfinished)}." if unfinished else ""
     reload_seconds = 0 if is_final else WATCH_SECONDS
     return write_report(out, title, groups, note, f"imix report {folders}", samples, reload_seconds)
@@ -113,7 +115,7 @@ def _load(run: "Run | str | Path") -> Run:
 
 
 def _has_no_encoder(folder: Path) -> bool:
-    return (folder / "config.json").is_file() and not (folder / "encoder.safetensors").is_file()
+    return (folder / "config.json").is_file() and not encoder_file(folder).is_file()
 
 
 def _watch(runs: "Sequence[Run | str | Path]", names: Sequence[str], out: Path, samples: int) -> None:

@@ -13,6 +13,7 @@ from imix.settings import DataSettings, FineTuning, Settings
 from imix.typed_json import build
 
 FORMAT_VERSION = 1
+EXPORT_KEY = "imix"  # of the run's config in the config.json of an export, whose other keys are for other libraries
 
 
 @dataclass(frozen=True)
@@ -143,15 +144,16 @@ class RunConfig:
 
 
 def read_config(path: Path) -> RunConfig:
-    """Read config.json from a run folder. Settings that it lacks get their defaults."""
+    """Read config.json from a run folder or an export. Settings that it lacks get their defaults."""
     if not path.is_dir():
         raise InputError(f"no run folder {str(path)!r}")
     try:
         value = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        value = value.get(EXPORT_KEY, value)
         version = value["format"]
     except PermissionError as error:
         raise InputError(f"cannot read config.json in {str(path)!r}: {error.strerror}") from error
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{str(path)!r} is not a run folder: it has no valid config.json") from error
     if version != FORMAT_VERSION:
         raise InputError(

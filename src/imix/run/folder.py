@@ -27,12 +27,12 @@ from torch import nn
 from imix.data import Table
 from imix.data.loading import IN_MEMORY_NAME
 from imix.errors import InputError, StorageError, first_line
-from imix.files import append_jsonl, read_jsonl, read_metrics
+from imix.files import append_jsonl, read_jsonl, read_metrics, remove
 from imix.output import print_message
 from imix.run.classifier import HEAD_FILE, load_head
 from imix.run.config import Architecture, DataConfig, RunConfig, read_config
 from imix.run.result import Result
-from imix.run.stored_encoder import load_with_progress
+from imix.run.stored_encoder import is_export, load_with_progress
 from imix.settings import DataSettings, Settings
 
 # The checkpoint first: without it a partly deleted run starts over instead of resuming.
@@ -64,7 +64,7 @@ class Run:
     metrics : list of dict
         The records of metrics.jsonl.
     path : Path or None
-        The run folder, or None if the run is only in memory.
+        The run folder; None if the run is only in memory, or an export, to which no results are added.
     head : nn.Linear or None
         The classifier's last layer, if the run was fine-tuned.
     progress : str or None
@@ -147,7 +147,7 @@ def load_run(path: str | Path, encoder: nn.Module | None = None) -> Run:
     Parameters
     ----------
     path : str or Path
-        The run folder, or an encoder in it, such as best_encoder.safetensors.
+        The run folder, or an encoder in it, such as best_encoder.safetensors; or a folder written by `imix.export`.
     encoder : nn.Module, optional
         The module to load the weights into. Required if the run was trained with a user-supplied encoder, because the
         folder stores its weights but not its code.
@@ -172,6 +172,8 @@ def load_run(path: str | Path, encoder: nn.Module | None = None) -> Run:
     config = read_config(folder)
     head = None if config.fine_tuning is None else load_head(folder)
     model, progress = load_with_progress(path, encoder)
+    if is_export(folder):
+        return Run(model, config, head=head, progress=progress)
     return Run(model, config, read_metrics(folder / "metrics.jsonl"), folder, head, progress)
 
 
@@ -198,8 +200,17 @@ def report_progress(path: str | Path, progress: str | None) -> None:
         print_message(f"{path}: using the encoder of {progress}")
 
 
+def refuse_export(folder: Path) -> None:
+    """Raise InputError for a folder written by `imix.export`, in which no run can be trained."""
+    if is_export(folder):
+        raise InputError(
+            f"{str(folder)!r} is an exported encoder, not a run folder; choose another `out` (`init` starts from the "
+            "weights of an export)"
+        )
+
+
 def clear_run_folder(path: Path) -> None:
     """Delete the files of a run. Other files stay, and so does config.json, which marks the folder as a run folder."""
     for file in [*(path / name for name in RUN_FILES), *path.glob(".*.unfinished")]:
-        file.unlink(missing_ok=True)
+        remove(file)
     shutil.rmtree(path / "tensorboard", ignore_errors=True)

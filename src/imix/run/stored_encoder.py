@@ -1,11 +1,15 @@
-"""encoder.safetensors: a run's encoder with its architecture in the header. No pickle is involved."""
+"""encoder.safetensors: a run's encoder with its architecture in the header. No pickle is involved.
+
+model.safetensors of an export is the same for other libraries: its weights have the names of the plain backbone, and
+mean and std of the input layer are in the header.
+"""
 
 import json
 import math
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -19,8 +23,27 @@ from imix.files import write_bytes
 from imix.run.config import Architecture, read_config
 from imix.typed_json import build
 
+ENCODER_FILE, EXPORTED_FILE = "encoder.safetensors", "model.safetensors"
 MAX_NAME_LENGTH = 300
 PROGRESS = re.compile(r"epoch \d{1,18} of \d{1,18}, step \d{1,18} of \d{1,18}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class _InputStatistics:
+    """State of the input layer, in the header of an exported file; empty if it has none."""
+
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+
+def is_export(folder: Path) -> bool:
+    """Whether a folder was written by `imix.export`."""
+    return (folder / EXPORTED_FILE).is_file() and not (folder / ENCODER_FILE).is_file()
+
+
+def encoder_file(folder: Path) -> Path:
+    """Return the path of the encoder in a run folder or an export."""
+    return folder / (EXPORTED_FILE if is_export(folder) else ENCODER_FILE)
 
 
 def assemble(architecture: Architecture, encoder: nn.Module | None = None, pretrained: bool = False) -> nn.Sequential:
@@ -57,10 +80,25 @@ def save_encoder(
     """
     from safetensors.torch import save
 
-    # Clone every tensor, because safetensors rejects tensors that share memory.
-    state = {name: value.detach().cpu().clone().contiguous() for name, value in state.items()}
     header = asdict(architecture) | ({"progress": progress} if progress else {})
-    write_bytes(path, save(state, {"imix": json.dumps(header)}))  # one entry, because their order is random
+    write_bytes(path, save(_copied(state), {"imix": json.dumps(header)}))  # one entry, because their order is random
+
+
+def save_exported_encoder(
+    path: Path, encoder: nn.Sequential, architecture: Architecture, progress: str | None = None
+) -> None:
+    """Write a run's encoder with the names of its plain backbone, so that other libraries can load it too."""
+    from safetensors.torch import save
+
+    statistics = {name: value.tolist() for name, value in encoder[0].state_dict().items()}
+    header = asdict(architecture) | {"input_statistics": statistics} | ({"progress": progress} if progress else {})
+    metadata = {"format": "pt", "imix": json.dumps(header)}  # some libraries require the format
+    write_bytes(path, save(_copied(encoder[1].state_dict()), metadata))
+
+
+def _copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copy every tensor, because safetensors rejects tensors that share memory."""
+    return {name: value.detach().cpu().clone().contiguous() for name, value in state.items()}
 
 
 def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Sequential:
@@ -69,7 +107,7 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> nn.Seque
     Parameters
     ----------
     path : str or Path
-        A run folder or an encoder.safetensors file.
+        A run folder, an encoder.safetensors file, or a folder that `imix.export` wrote for Hugging Face.
     encoder : nn.Module, optional
         The module to load the weights into. Required if the run was trained with a user-supplied encoder, because the
         file stores its weights but not its code.
@@ -139,7 +177,7 @@ def read_encoder(path: str | Path) -> tuple[Architecture, dict[str, Tensor], str
     path = Path(path)
     if path.is_dir():
         read_config(path)
-        path = path / "encoder.safetensors"
+        path = encoder_file(path)
     if not path.is_file():
         raise InputError(
             f"no encoder at {str(path)!r}: the run has written no checkpoint yet, or this is not a run folder"
@@ -149,7 +187,7 @@ def read_encoder(path: str | Path) -> tuple[Architecture, dict[str, Tensor], str
         state = load(content)
         header_size = int.from_bytes(content[:8], "little")
         header = json.loads(json.loads(content[8 : 8 + header_size])["__metadata__"]["imix"])
-        progress = header.pop("progress", None)
+        progress, statistics = header.pop("progress", None), header.pop("input_statistics", None)
         architecture = build(Architecture, header, "architecture")
         if max(len(architecture.groups), architecture.encoder.count("-")) > len(state):
             raise InputError("its header describes more layers than it contains")
@@ -157,6 +195,8 @@ def read_encoder(path: str | Path) -> tuple[Architecture, dict[str, Tensor], str
             raise InputError(f"the name of the architecture has more than {MAX_NAME_LENGTH} characters")
         if progress is not None and not PROGRESS.fullmatch(progress):
             raise InputError("its progress is not of the form 'epoch 12 of 200, step 57 of 1000'")
+        if statistics is not None:
+            state = _with_statistics(state, build(_InputStatistics, statistics, "input_statistics"))
         return architecture, state, progress
     except (
         SafetensorError,
@@ -169,3 +209,13 @@ def read_encoder(path: str | Path) -> tuple[Architecture, dict[str, Tensor], str
         RecursionError,
     ) as error:
         raise InputError(f"{str(path)!r} is not an encoder written by imix: {first_line(error)}") from error
+
+
+def _with_statistics(backbone: dict[str, Tensor], statistics: _InputStatistics) -> dict[str, Tensor]:
+    """Return the state of a run's model from the contents of an exported file."""
+    state = {
+        f"preprocess.{name}": torch.tensor(value, dtype=torch.float32)
+        for name, value in vars(statistics).items()
+        if value
+    }
+    return state | {f"encoder.{name}": value for name, value in backbone.items()}

@@ -23,7 +23,7 @@ from imix.probes.held_out import labeled_samples, stratified_split
 from imix.probes.linear import fit_linear
 from imix.probes.run_data import load_for_run
 from imix.progress import ProgressLine
-from imix.run import Run, as_run, clear_run_folder
+from imix.run import Run, as_run, clear_run_folder, refuse_export
 from imix.run.classifier import Classifier, save_head
 from imix.run.config import DataConfig
 from imix.run.stored_encoder import save_encoder
@@ -162,6 +162,7 @@ def finetune(
 
 def _check_folder(folder: Path, run: Run, overwrite: bool) -> None:
     """Raise InputError if the folder has a run that must not be replaced."""
+    refuse_export(folder)
     if (folder / "config.json").exists() and not overwrite:
         raise InputError(f"{str(folder)!r} has a run; pass `overwrite` to replace it, or change `out`")
     if run.path is not None and folder.resolve() == run.path.resolve():

@@ -17,7 +17,7 @@ from imix.data import Data, load
 from imix.data.tables.stream import TableStream
 from imix.errors import InputError, RunFolderBusy
 from imix.output import print_message
-from imix.run import Run, checkpoint, clear_run_folder
+from imix.run import Run, checkpoint, clear_run_folder, refuse_export
 from imix.run.config import DataConfig, RunConfig, read_config
 from imix.run.initial_weights import find_initial_weights
 from imix.runtime import distributed, launch
@@ -164,6 +164,7 @@ def _check_folder(folder: Path, resume: bool, overwrite: bool) -> RunConfig | No
             raise InputError(f"cannot create the run folder {str(folder)!r}: {str(path)!r} is a file")
     in_use = folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir())
     stored = read_config(folder) if in_use else None
+    refuse_export(folder)
     if in_use and not (resume or overwrite):
         with _refused_if_busy(folder), files.locked(folder, wait=False, shared=True):
             pass
@@ -186,7 +187,7 @@ def _open_folder(
         with _refused_if_busy(folder):
             locks.enter_context(files.locked(folder, wait=False))
         for leftover in folder.glob(".*.unfinished"):  # of a killed run; only the owner of the lock writes here
-            leftover.unlink(missing_ok=True)
+            files.remove(leftover)
         if overwrite:
             clear_run_folder(folder)
         if overwrite or not (folder / "config.json").exists():
