@@ -4,6 +4,7 @@ import itertools
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,6 +68,10 @@ class Summary:
         if len(tables) > 1:
             tables[1] += f"\n({self._draws})"
         return "\n\n".join([title, *tables, *(textwrap.fill(f"Note: {warning}", 100) for warning in self.warnings)])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The text, for IPython in a terminal."""
+        printer.text(str(self))
 
     def _repr_html_(self) -> str:
         """The tables, for notebooks."""

@@ -189,6 +189,10 @@ class Result:
         summary = f"{self.protocol} on {self.data}: {self.formatted}" + (f" ({'; '.join(others)})" if others else "")
         return f"{printable(summary)}\n  {printable(self._circumstances)}"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The text, for IPython in a terminal."""
+        printer.text(str(self))
+
     def _repr_html_(self) -> str:
         """A table of the metrics, for notebooks."""
         rows = []

@@ -63,6 +63,10 @@ class Throughput:
         lines = [f"{name:24}{views:>10}{ms:>11}{relative:>9}" for name, views, ms, relative in self._rows()]
         return "\n".join([printable(self.title), *lines, self._duration])
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The text, for IPython in a terminal."""
+        printer.text(str(self))
+
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
         header, *rows = self._rows()
