@@ -1,7 +1,9 @@
 """`imix demo`: unlabeled digits and ten labels per class, in one to two minutes on a laptop."""
 
+import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +19,12 @@ from imix.evaluation.samples import encode
 from imix.evaluation.summary import draw_labels
 from imix.output import print_message, print_result
 from imix.probes.linear import fit_linear
+from imix.progress import ProgressBar
 from imix.reports import RunGroup, write_report
 from imix.run import Run
 from imix.runtime.device import pick_device
 from imix.settings import Settings
+from imix.train.callbacks import TrainingState
 from imix.train.pretrain import pretrain
 
 # The paper's five-layer network, narrow enough for a laptop. Without augmentation both views of a digit are identical.
@@ -62,27 +66,24 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[RunGroup]
     if out.exists() and not out.is_dir():
         raise InputError(f"`out` must be a folder; {str(out)!r} is a file")
     start = time.monotonic()
-    print_message("1,297 unlabeled digits, then ten labels per class; takes one to two minutes on two cores")
+    print_message("1,297 unlabeled digits, ten labels per class: one to two minutes on two cores")
     task = _Task(load("digits"))
     groups = [
         RunGroup("pixels, linear model", [], {COLUMN: [task.linear([nn.Flatten()])]}),
-        RunGroup("network trained from scratch", [], {COLUMN: [task.from_scratch(seed) for seed in range(seeds)]}),
+        RunGroup("network trained from scratch", [], {COLUMN: task.from_scratch(seeds)}),
     ]
     runs: list[Run] = []
     for name, folder, settings in (("N-pair", "n-pair", NPAIR), ("N-pair + i-Mix with InputMix", "i-mix", IMIX)):
-        runs = []
-        for seed in range(seeds):
-            settings = replace(settings, seed=seed, epochs=NPAIR.epochs if epochs is None else epochs)
-            path = out / f"{folder}-{seed}"
-            runs.append(pretrain(task.digits, settings, out=path, overwrite=True, progress=False))
-            print_message(f"trained {name}, seed {seed}")
+        settings = replace(settings, epochs=NPAIR.epochs if epochs is None else epochs)
+        with _stage(name, seeds, settings.epochs) as train:
+            runs = [train(task.digits, replace(settings, seed=seed), out / f"{folder}-{seed}") for seed in range(seeds)]
         groups.append(RunGroup(name, runs, {COLUMN: [task.linear([run.encoder]) for run in runs]}))
-    groups.append(RunGroup("the same, fine-tuned", [], {COLUMN: [task.fine_tuned(run) for run in runs]}))
+    groups.append(RunGroup("the same, fine-tuned", [], {COLUMN: task.fine_tuned(runs)}))
     table = [f"{group.name:<32}{group.formatted(COLUMN):>20}" for group in groups]
     print_result("", f"{'test accuracy (%)':<32}{COLUMN:>20}", *table)
     path = out / "report.html"
     write_report(path, "Digits with ten labels per class", groups, NOTE, command="imix demo")
-    print_result("", NOTE, "", f"Finished in {time.monotonic() - start:.0f} s. Report: {path}")
+    print_result("", *textwrap.wrap(NOTE, 80), "", f"Finished in {time.monotonic() - start:.0f} s. Report: {path}")
     return groups
 
 
@@ -108,18 +109,45 @@ class _Task:
             outputs.append(model(samples.test).softmax(2))
         return with_metrics(self.template, torch.cat(outputs), self.test_labels)
 
-    def from_scratch(self, seed: int) -> Result:
-        """Return the accuracy of networks trained only with the labels of each draw."""
+    def from_scratch(self, seeds: int) -> list[Result]:
+        """Return the accuracy of networks trained only with the labels of each draw, for each seed."""
         draws = [replace(self.digits, train=self.digits.train.take(rows.cpu())) for rows in self.rows]
-        settings = replace(FROM_SCRATCH, seed=seed)
-        encoders = [pretrain(draw, settings, progress=False).encoder for draw in draws]
-        print_message(f"trained {DRAWS} networks from scratch, seed {seed}")
-        return self.linear(encoders)
+        with _stage("network trained from scratch", seeds * DRAWS, FROM_SCRATCH.epochs) as train:
+            runs = [[train(draw, replace(FROM_SCRATCH, seed=seed)) for draw in draws] for seed in range(seeds)]
+        return [self.linear([run.encoder for run in of_one_seed]) for of_one_seed in runs]
 
-    def fine_tuned(self, run: Run) -> Result:
-        """Return the accuracy of the encoder fine-tuned with the labels of each draw."""
-        (result,) = measure_fine_tuned(
-            run, self.digits, self.device, self.template, seed=0, rows={LABELS_PER_CLASS: self.rows}
-        )
-        print_message(f"fine-tuned with {DRAWS} draws of labels, seed {run.settings.seed}")
-        return result
+    def fine_tuned(self, runs: Sequence[Run]) -> list[Result]:
+        """Return the accuracy of each run's encoder fine-tuned with the labels of each draw."""
+        n_labels, results = self.rows.numel(), list[Result]()
+        with ProgressBar("fine-tuning", len(runs) * n_labels, "labels", position="fine-tuned") as bar:
+
+            def show(done: int, _: str = "") -> None:
+                done += len(results) * n_labels
+                bar.show(done, f"fine-tuned: run {min(len(results) + 1, len(runs))}/{len(runs)}")
+
+            for run in runs:
+                results += measure_fine_tuned(
+                    run, self.digits, self.device, self.template, 0, {LABELS_PER_CLASS: self.rows}, show
+                )
+            show(0)
+        return results
+
+
+@contextmanager
+def _stage(name: str, n_runs: int, epochs: int) -> Iterator[Callable[..., Run]]:
+    """Yield `pretrain` for the runs of one stage, which share a progress bar."""
+    done = 0
+    with ProgressBar("training", n_runs * epochs, "epochs", position=name) as bar:
+
+        def train(data: Data, settings: Settings, out: Path | None = None) -> Run:
+            nonlocal done
+
+            def show(state: TrainingState) -> None:
+                position = f"{name}: run {done // epochs + 1}/{n_runs}"
+                bar.show(done + state.epoch, position, f"loss {state.metrics['loss']:.4f}")
+
+            run = pretrain(data, settings, out=out, overwrite=True, progress=False, on_epoch=show)
+            done += epochs
+            return run
+
+        yield train

@@ -1,5 +1,7 @@
 """Printing: control characters are escaped, and a closed terminal does not stop a run."""
 
+import html
+import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +31,32 @@ def print_result(*lines: object) -> None:
 def stderr_is_terminal() -> bool:
     """Whether stderr is a terminal; False if it is closed."""
     return sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
+
+
+def in_notebook() -> bool:
+    """Whether the code runs in a Jupyter kernel."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+
+
+class NotebookBar:
+    """A progress bar in the output of a notebook cell, which each call replaces. Needs no ipywidgets."""
+
+    def __init__(self) -> None:
+        self.handle: Any = None
+
+    def show(self, done: int, total: int, text: str) -> None:
+        """Show the bar at `done` of `total`, with a text next to it."""
+        display: Any = importlib.import_module("IPython.display").display  # a kernel has it, others need not
+
+        text = printable(text)
+        page = f'<div><progress value="{done}" max="{total}"></progress> {html.escape(text)}</div>'
+        content = {"text/html": page, "text/plain": text}
+        with _ignored_errors():
+            if self.handle is None:
+                self.handle = display(content, raw=True, display_id=True)
+            else:
+                self.handle.update(content, raw=True)
 
 
 class TolerantStream:

@@ -1,9 +1,11 @@
 """The `imix` command: output, one-line errors, exit codes, and imports."""
 
 import re
+import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +30,22 @@ def test_pretrain_evaluate_and_embed_an_npz_file(run_cli, tmp_path):
     assert float(out.split(": ")[1].split("%")[0]) > 90
     code, out, _ = run_cli("embed", tmp_path / "run", tmp_path / "data.npz", "--out", tmp_path / "z.parquet")
     assert (code, out) == (0, f"120 vectors of 8 features written to {tmp_path / 'z.parquet'}\n")
+
+
+def test_pretrain_prints_commands_that_work_next(run_cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder, data = "my runs/$HOME's", "my data.csv"
+    rows = "".join(f"{i % 7},{(i * 3) % 11}\n" for i in range(60))
+    Path(data).write_text(f"a,b\n{rows}")
+    code, out, _ = run_cli("pretrain", data, "--out", folder, *QUICK)
+    written, title, *commands = out.splitlines()
+    assert (code, written, title) == (0, f"encoder written to {folder}/encoder.safetensors", "next:")
+    words = [shlex.split(command) for command in commands]
+    assert [line[:2] for line in words] == [["imix", name] for name in ("evaluate", "embed", "report")]
+    for line in words:
+        code, _, err = run_cli(*line[1:])
+        assert code == 0, err
+    assert Path(folder, "features.parquet").exists() and Path(folder, "report.html").exists()
 
 
 def test_commands_take_globs_and_columns_of_paths(run_cli, tmp_path):

@@ -1,6 +1,7 @@
 """The summary: its rows and columns, the draws of few labels, and its warnings."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from imix.data import Data, TensorSource
 from imix.evaluation.samples import Samples
 from imix.evaluation.summary import draw_labels
 from imix.files import read_jsonl
+from tests.helpers import cells
 from tests.probes.helpers import QUICK, blobs
 
 pytestmark = pytest.mark.slow
@@ -72,7 +74,17 @@ def test_the_printed_tables_show_all_metrics_and_the_curve(summary):
     for row in ("class frequencies", "inputs, trees", "features, kNN", "inputs + features, linear"):
         assert row in text
     assert max(map(len, text.splitlines())) <= 110
-    assert summary._repr_html_() == f"<pre>{text}</pre>"
+
+
+def test_a_notebook_shows_the_numbers_of_the_printed_tables(summary):
+    text, shown = str(summary), cells(summary)
+    assert shown[:3] == ["all labels", "accuracy (95% interval)", "balanced accuracy"]
+    assert shown.count("inputs + features, linear") == 2, "there must be a table with all labels and one with few"
+    assert [cell for cell in shown if cell not in text] == []
+    assert summary._repr_html_().count("<table>") == 2
+    assert "mean and standard deviation of 3 random draws" in summary._repr_html_()
+    renamed = imix.evaluation.Summary([replace(result, data="<i>") for result in summary.results], ["<u>"])
+    assert "<b>&lt;i&gt;: train" in renamed._repr_html_() and "Note: &lt;u&gt;" in renamed._repr_html_()
 
 
 def test_the_same_seed_gives_the_same_summary(run, data, summary):
@@ -94,7 +106,8 @@ def test_drawn_labels_have_the_same_number_of_each_class():
 def test_samples_without_labels_are_described_without_classifiers(run):
     summary = imix.evaluate(run, blobs(100).inputs)
     assert set(summary.results[0].metrics) == {"uniformity", "effective_rank"}
-    assert "pass `label` or `labels`" in str(summary)
+    assert "pass `label` or `labels`" in str(summary) and "pass `label` or `labels`" in summary._repr_html_()
+    assert cells(summary)[::2] == ["uniformity", "effective rank"]
 
 
 def test_a_small_test_set_rare_classes_and_missing_labels_give_warnings(run):

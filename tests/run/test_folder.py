@@ -2,13 +2,15 @@
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
 import imix
 from imix import Settings
 from imix.errors import StorageError
+from tests.helpers import cells
 
 QUICK = Settings(epochs=1, batch_size=64, encoder="mlp:16-32", device="cpu")
 
@@ -31,6 +33,15 @@ def test_a_run_folder_is_self_contained(run):
 
 def test_the_repr_of_a_run_is_one_short_line(run):
     assert repr(run).startswith("<Run in ") and "npair + mixup on digits" in repr(run) and len(repr(run)) < 200
+
+
+def test_a_notebook_shows_a_short_table_of_a_run(run):
+    shown = dict(zip(cells(run)[::2], cells(run)[1::2], strict=True))
+    assert shown["method"] == "npair + mixup" and shown["data"] == "digits: 1,297 samples, shape (1, 8, 8)"
+    assert (shown["encoder"], shown["training"], shown["folder"]) == ("mlp:16-32", "1 epochs", str(run.path))
+    assert shown["loss"] == f"{run.metrics[-1]['loss']:.4f}"
+    stopped = replace(run, path=Path("<b>"), progress="epoch 1 of 9, step 2 of 180", metrics=[])
+    assert "&lt;b&gt;" in stopped._repr_html_() and "epoch 1 of 9, step 2 of 180" in cells(stopped)
 
 
 def test_a_result_that_cannot_be_saved_is_in_the_error_message(run, tmp_path):

@@ -10,6 +10,7 @@ from imix import InputError
 from imix.files import append_jsonl
 from imix.run import Run, as_run
 from imix.run.result import Result, Split
+from tests.helpers import cells
 
 LINEAR = Result(
     "linear",
@@ -88,9 +89,17 @@ def test_fields_with_a_default_may_be_missing():
     assert Result.from_json(value | {"split": {"train": 8, "test": 2}}) == FED
 
 
-def test_a_notebook_shows_the_printed_text():
-    named = replace(LINEAR, data="<b>x")
-    assert named._repr_html_() == f"<pre>{str(named).replace('<b>', '&lt;b&gt;')}</pre>"
+def test_a_notebook_shows_a_table_with_the_main_metric_first_and_escaped_names():
+    named = replace(LINEAR, data="<b>x\x1b")
+    assert named._repr_html_().startswith(r"<div><b>linear on &lt;b&gt;x\x1b</b></div><table>")
+    assert cells(named) == [
+        *("", "features", "accuracy", "96.20%", "training accuracy", "100.00%"),
+        *("with lr chosen on the test set, as in the paper", "97.00%", "most frequent class", "10.20%", "lr", "30"),
+    ]
+    assert cells(ALL_OPTIONS) == ["", "inputs", "95% interval", "accuracy", "50.00%", "40.00% to 60.00%"]
+    assert "train 80, test 20 held out with seed 3" in ALL_OPTIONS._repr_html_()
+    assert cells(FED) == ["", "features", "distance", "12.00e-4"]
+    assert cells(replace(DETECTION, metrics={"ap50": 0.75, "ap": 0.5}))[2:] == ["ap", "50.00%", "ap50", "75.00%"]
 
 
 @pytest.mark.parametrize(

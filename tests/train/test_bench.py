@@ -13,6 +13,7 @@ from imix import Settings
 from imix.augment.per_sample import CALLS  # of the augmentation, before training
 from imix.train.bench import Throughput
 from imix.train.step import TrainingStep
+from tests.helpers import cells
 
 QUICK = {"duration": 0.05, "progress": False}
 
@@ -63,6 +64,14 @@ def test_the_result_prints_as_a_table():
     assert lines[2].split() == ["step", "only", "200", "100.00", "100%"]
     assert lines[4].split()[-3:] == ["100", "200.00", "50%"]
     assert lines[5] == "600 epochs of 6 steps take 12.0 minutes; peak GPU memory 3.0 GiB"
+
+
+def test_a_notebook_shows_the_table():
+    result = Throughput("npair on <rows>", 200.0, 190.0, 100.0, 20, 6, 600)
+    assert cells(result)[:8] == ["", "views/s", "ms/step", "relative", "step only", "200", "100.00", "100%"]
+    assert cells(result)[-4:] == ["+ data loading", "100", "200.00", "50%"]
+    assert "<b>npair on &lt;rows&gt;</b>" in result._repr_html_()
+    assert "600 epochs of 6 steps take 12.0 minutes" in result._repr_html_()
 
 
 def test_the_command_benchmarks_a_file(tmp_path):

@@ -10,10 +10,10 @@ from imix import InputError
 from tests.train.helpers import SMALL, assert_same_weights, weights
 
 
-def fail_at(step):
+def fail_at(step, error):
     def callback(state):
         if state.step == step:
-            raise ZeroDivisionError(f"at step {state.step}")
+            raise error(f"at step {state.step}")
 
     return callback
 
@@ -53,14 +53,15 @@ def test_the_state_is_read_only_and_callbacks_do_not_change_the_run(table):
         states[-1].metrics["loss"] = 0.0
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
 @pytest.mark.parametrize("name", ["on_step", "on_epoch", "on_checkpoint"])
 @pytest.mark.parametrize("minutes", [0.0, 60.0])
-def test_a_run_whose_callback_raises_is_resumed_bit_for_bit(table, tmp_path, name, minutes):
+def test_a_run_whose_callback_raises_is_resumed_bit_for_bit(table, tmp_path, name, minutes, error):
     settings = replace(SMALL, checkpoint_minutes=minutes)
     expected = imix.pretrain(table[0], settings, progress=False)
     step = 12 if name == "on_checkpoint" else 8
-    with pytest.raises(ZeroDivisionError, match=f"at step {step}"):
-        imix.pretrain(table[0], settings, out=tmp_path / "run", progress=False, **{name: fail_at(step)})
+    with pytest.raises(error, match=f"at step {step}"):
+        imix.pretrain(table[0], settings, out=tmp_path / "run", progress=False, **{name: fail_at(step, error)})
     resumed = imix.pretrain(table[0], settings, out=tmp_path / "run", resume=True, progress=False)
     assert_same_weights(weights(expected), weights(resumed))
     losses = [[record["loss"] for record in run.metrics] for run in (expected, resumed)]

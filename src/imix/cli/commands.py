@@ -4,6 +4,7 @@ Implementations are imported when a command is called, so that `imix --help` sta
 """
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -60,7 +61,18 @@ def pretrain(
         objects = Settings(**vars(settings)), DataSettings(**vars(data_settings))
         run = run_pretrain(data, *objects, out=out, resume=resume, overwrite=overwrite)
     if os.environ.get("RANK", "0") == "0":
-        print_result(f"encoder written to {run.path}/encoder.safetensors")
+        assert run.path is not None
+        print_result(f"encoder written to {run.path}/encoder.safetensors", "next:", *_next_commands(run.path, data))
+
+
+def _next_commands(run: Path, data: str) -> list[str]:
+    """Commands that use a new run, for a shell."""
+    commands = (
+        ("evaluate", str(run)),
+        ("embed", str(run), data, "--out", str(run / "features.parquet")),
+        ("report", str(run)),
+    )
+    return [f"  {shlex.join(['imix', *words])}" for words in commands]
 
 
 def _stop_before_start(signal_number: int, frame: Any) -> None:
@@ -177,7 +189,7 @@ def finetune(
     tuned = run_finetune(run, data, out=out, overwrite=overwrite, **vars(flags), **vars(settings))
     n_classes = len(tuned.config.classes)
     model = f"classifier for {n_classes} classes" if n_classes else "regressor"
-    print_result(f"{model} written to {out}; next: imix predict {out} DATA --out FILE")
+    print_result(f"{model} written to {out}; next: imix predict {shlex.quote(str(out))} DATA --out FILE")
 
 
 def predict(run: Path, data: str, /, *, out: Path, keep: tuple[str, ...] = (), flags: ReadFlags = ReadFlags()) -> None:

@@ -1,6 +1,6 @@
 """The summary row of the fine-tuned encoder."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 
 import torch
@@ -23,10 +23,12 @@ def measure_fine_tuned(
     template: Result,
     seed: int,
     rows: Mapping[int | None, Tensor | None],
+    progress: Callable[[int, str], object] | None = None,
 ) -> list[Result]:
     """Fine-tune the run's encoder as `imix.finetune` does, and return one result for each number of labels.
 
     `rows` maps each number of labels to D draws of training samples, (D, n). None stands for all training samples.
+    `progress` is called with the number of samples used so far, instead of printing lines.
     """
     assert data.test is not None
     assert data.test.labels is not None
@@ -35,7 +37,8 @@ def measure_fine_tuned(
     everything = torch.arange(len(data.train))[None]
     draws = {n: everything if drawn is None else drawn.cpu() for n, drawn in rows.items()}
     # Progress counts samples instead of models, because training time grows with the number of samples.
-    progress, done = ProgressLine("fine-tuning", sum(drawn.numel() for drawn in draws.values()), "samples"), 0
+    progress = progress or ProgressLine("fine-tuning", sum(drawn.numel() for drawn in draws.values()), "samples")
+    done = 0
     unit, results = "labels" if data.train.is_numeric else "labels per class", []
     for n, drawn in draws.items():
         outputs = []

@@ -1,10 +1,10 @@
 """The summary of an evaluation: the features compared with the inputs, with all labels and with few."""
 
-import html
 import itertools
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch import Tensor
 from imix.errors import printable
 from imix.evaluation.protocols import measure_features
 from imix.evaluation.samples import Samples
+from imix.html_table import html_table
 from imix.probes.knn import KNN
 from imix.probes.linear import Linear
 from imix.probes.metrics import classification_metrics, regression_metrics
@@ -59,19 +60,49 @@ class Summary:
         raise KeyError(", ".join(map(str, wanted)))
 
     def __str__(self) -> str:
-        first = replace(self.results[0], representation="features")
-        title = printable(f"{first.data}: {', '.join(first.conditions)}")
-        if first.protocol == "no labels":
-            values = ", ".join(f"{METRIC_LABELS.get(name, name)} {value:.2f}" for name, value in first.metrics.items())
+        title = printable(self._title)
+        if self.results[0].protocol == "no labels":
+            values = ", ".join(" ".join(row) for row in self._unlabeled_rows())
             return f"{title}\n\n{values}\n\nNote: {self.warnings[0]}"
-        tables = [title, _metrics_table([result for result in self.results if result.labels_per_class is None])]
-        if any(result.labels_per_class is not None for result in self.results):
-            tables.append(_label_table(self.results))
-        return "\n\n".join([*tables, *(textwrap.fill(f"Note: {warning}", 100) for warning in self.warnings)])
+        tables = [_aligned(table) for table in self._tables()]
+        if len(tables) > 1:
+            tables[1] += f"\n({self._draws})"
+        return "\n\n".join([title, *tables, *(textwrap.fill(f"Note: {warning}", 100) for warning in self.warnings)])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The text, for IPython in a terminal."""
+        printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        """The text, for notebooks."""
-        return f"<pre>{html.escape(str(self))}</pre>"
+        """The tables, for notebooks."""
+        notes = [f"Note: {warning}" for warning in self.warnings]
+        if self.results[0].protocol == "no labels":
+            return html_table(self._unlabeled_rows(), title=self._title, notes=notes)
+        (header, *rows), *by_labels = self._tables()
+        if not by_labels:
+            return html_table(rows, header, title=self._title, notes=notes)
+        first = html_table(rows, header, title=self._title)
+        (header, *rows), *_ = by_labels
+        return first + html_table(rows, header, notes=[self._draws, *notes])
+
+    @property
+    def _title(self) -> str:
+        first = replace(self.results[0], representation="features")
+        return f"{first.data}: {', '.join(first.conditions)}"
+
+    @property
+    def _draws(self) -> str:
+        n_draws = max(result.draws for result in self.results)
+        return f"mean and standard deviation of {n_draws} random draws of the labels"
+
+    def _unlabeled_rows(self) -> list[list[str]]:
+        return [[METRIC_LABELS.get(name, name), f"{value:.2f}"] for name, value in self.results[0].metrics.items()]
+
+    def _tables(self) -> list[list[list[str]]]:
+        """All metrics with all labels, and if few labels were measured too, one metric by their number."""
+        all_labels = [result for result in self.results if result.labels_per_class is None]
+        few_labels = len(all_labels) < len(self.results)
+        return [_metrics_table(all_labels), *([_label_table(self.results)] if few_labels else [])]
 
 
 def summarize(
@@ -189,8 +220,8 @@ def _cell(metric: str, value: float) -> str:
     return f"{value:.3f}" if metric in ABSOLUTE else f"{100 * value:.1f}"
 
 
-def _metrics_table(results: Sequence[Result]) -> str:
-    """Format all metrics of the results, one line per result, with the interval of the main metric."""
+def _metrics_table(results: Sequence[Result]) -> list[list[str]]:
+    """Return all metrics of the results, one line per result, with the interval of the main metric."""
     names = list(results[0].metrics)
     header = [METRIC_LABELS.get(name, name) for name in names]
     header[0] += " (95% interval)"
@@ -199,11 +230,11 @@ def _metrics_table(results: Sequence[Result]) -> str:
         cells = [_cell(name, result.metrics[name]) for name in names]
         low, high = (_cell(names[0], bound) for bound in result.intervals[names[0]])
         lines.append([_row_name(result), f"{cells[0]} ({low} to {high})", *cells[1:]])
-    return _aligned(lines)
+    return lines
 
 
-def _label_table(results: Sequence[Result]) -> str:
-    """Format balanced accuracy (R² for numeric targets) by number of labels."""
+def _label_table(results: Sequence[Result]) -> list[list[str]]:
+    """Return balanced accuracy (R² for numeric targets) by number of labels."""
     metric = "r2" if "r2" in results[0].metrics else "balanced_accuracy"
     counts = list(dict.fromkeys(result.labels_per_class for result in results if result.labels_per_class is not None))
     unit = "labels" if metric == "r2" else "per class"
@@ -213,9 +244,7 @@ def _label_table(results: Sequence[Result]) -> str:
         text = _cell(metric, result.metrics[metric])
         text += f" ± {_cell(metric, result.std[metric])}" if result.std else ""
         cells.setdefault(_row_name(result), {})[result.labels_per_class] = text
-    lines += [[name, *(row.get(n, "") for n in [*counts, None])] for name, row in cells.items()]
-    draws = max(result.draws for result in results)
-    return f"{_aligned(lines)}\n(mean and standard deviation of {draws} random draws of the labels)"
+    return lines + [[name, *(row.get(n, "") for n in [*counts, None])] for name, row in cells.items()]
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> str:

@@ -56,7 +56,8 @@ def draw_map(
 ) -> Path:
     """Draw a 2-D map of a run's features as an SVG or PNG file.
 
-    Shows test samples if the data has any, otherwise training samples.
+    Shows test samples if the data has any, otherwise training samples. In a notebook, pass the returned path to
+    `IPython.display.SVG` or `IPython.display.Image` to show the map.
 
     Parameters
     ----------

@@ -28,9 +28,11 @@ from imix.data import Table
 from imix.data.loading import IN_MEMORY_NAME
 from imix.errors import InputError, StorageError, first_line
 from imix.files import append_jsonl, read_jsonl, read_metrics, remove
+from imix.html_table import html_table
 from imix.output import print_message
 from imix.run.classifier import HEAD_FILE, load_head
 from imix.run.config import Architecture, DataConfig, RunConfig, read_config
+from imix.run.metrics import describe_metrics
 from imix.run.result import Result
 from imix.run.stored_encoder import is_export, load_with_progress
 from imix.settings import DataSettings, Settings
@@ -132,13 +134,33 @@ class Run:
             unsaved = " ".join(" ".join(map(str, results)).split())
             raise StorageError(f"{error}; unsaved result: {unsaved}") from error
 
+    @property
+    def _method(self) -> str:
+        method, mix = (self.user_supplied.get(name, getattr(self.settings, name)) for name in ("method", "mix"))
+        return f"{method}{'' if mix == 'none' else f' + {mix}'}"
+
+    @property
+    def _training(self) -> str:
+        return self.progress or f"{self.settings.epochs} epochs"
+
     def __repr__(self) -> str:
-        settings = self.settings
         folder = "" if self.path is None else f" in {str(self.path)!r}"
-        method, mix = self.user_supplied.get("method", settings.method), self.user_supplied.get("mix", settings.mix)
-        title = f"{method}{'' if mix == 'none' else f' + {mix}'} on {self.config.data.name}"
         loss = f", loss {self.metrics[-1]['loss']:.4g}" if self.metrics else ""
-        return f"<Run{folder}: {title}, {self.progress or f'{settings.epochs} epochs'}{loss}>"
+        return f"<Run{folder}: {self._method} on {self.config.data.name}, {self._training}{loss}>"
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        data, latest = self.config.data, {name: value for record in self.metrics for name, value in record.items()}
+        shape = "several fields" if data.shape is None else f"shape {data.shape}"
+        rows = {
+            "method": self._method,
+            "data": f"{data.name}: {data.samples:,} samples, {shape}",
+            "encoder": self.config.architecture.encoder,
+            "training": self._training,
+            **describe_metrics(latest),
+            "folder": "in memory" if self.path is None else str(self.path),
+        }
+        return html_table([[name, value] for name, value in rows.items()], title="Run")
 
 
 def load_run(path: str | Path, encoder: nn.Module | None = None) -> Run:

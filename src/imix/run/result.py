@@ -1,10 +1,10 @@
 """The result of an evaluation."""
 
-import html
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from imix.errors import InputError, printable
+from imix.html_table import html_table
 from imix.typed_json import build
 
 METRIC_LABELS = {
@@ -12,6 +12,7 @@ METRIC_LABELS = {
     "macro_f1": "macro F1",
     "auroc": "AUROC",
     "log_loss": "log loss",
+    "effective_rank": "effective rank",
     "r2": "R²",
     "mae": "MAE",
     "train_accuracy": "training accuracy",
@@ -185,13 +186,34 @@ class Result:
             if name != self.metric
         ]
         others += [f"lr {self.details['lr']}"] if "lr" in self.details else []
-        hyperparameters = [f"{name} {value}" for name, value in self.hyperparameters.items()]
         summary = f"{self.protocol} on {self.data}: {self.formatted}" + (f" ({'; '.join(others)})" if others else "")
-        return f"{printable(summary)}\n  {printable(', '.join([*hyperparameters, *self.conditions]))}"
+        return f"{printable(summary)}\n  {printable(self._circumstances)}"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The text, for IPython in a terminal."""
+        printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        """The text, for notebooks."""
-        return f"<pre>{html.escape(str(self))}</pre>"
+        """A table of the metrics, for notebooks."""
+        rows = []
+        for name in sorted(self.metrics, key=lambda name: name != self.metric):  # the main metric first
+            is_main = name == self.metric
+            row = [
+                METRIC_LABELS.get(name, name),
+                self.formatted if is_main else format_metric(name, self.metrics[name]),
+            ]
+            if self.intervals:
+                bounds = (format_metric(name, bound) for bound in self.intervals.get(name, ()))
+                row.append(" to ".join(bounds))
+            rows.append(row)
+        rows += [["lr", str(self.details["lr"])]] if "lr" in self.details else []
+        header = ["", self.representation, *(["95% interval"] if self.intervals else [])]
+        return html_table(rows, header, title=f"{self.protocol} on {self.data}", notes=[self._circumstances])
+
+    @property
+    def _circumstances(self) -> str:
+        hyperparameters = [f"{name} {value}" for name, value in self.hyperparameters.items()]
+        return ", ".join([*hyperparameters, *self.conditions])
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain values, as they are written to evaluations.jsonl."""

@@ -16,6 +16,7 @@ from torch import Tensor
 from imix.batch import Batch
 from imix.data import Data, TensorSource, load
 from imix.errors import printable
+from imix.html_table import html_table
 from imix.output import print_message
 from imix.progress import format_duration
 from imix.run.initial_weights import find_initial_weights
@@ -59,19 +60,34 @@ class Throughput:
         return self.steps_per_epoch * self.epochs * self.views_per_step / self.end_to_end
 
     def __str__(self) -> str:
+        lines = [f"{name:24}{views:>10}{ms:>11}{relative:>9}" for name, views, ms, relative in self._rows()]
+        return "\n".join([printable(self.title), *lines, self._duration])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The text, for IPython in a terminal."""
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        header, *rows = self._rows()
+        return html_table(rows, header, title=self.title, notes=[self._duration])
+
+    def _rows(self) -> list[list[str]]:
         variants = {
             "step only": self.step_only,
             "+ augmentation": self.with_augmentation,
             "+ data loading": self.end_to_end,
         }
-        lines = [printable(self.title), f"{'':24}{'views/s':>10}{'ms/step':>11}{'relative':>9}"]
+        rows = [["", "views/s", "ms/step", "relative"]]
         for name, throughput in variants.items():
             ms_per_step, percentage = 1e3 * self.views_per_step / throughput, 100 * throughput / self.step_only
-            lines.append(f"{name:24}{throughput:10,.0f}{ms_per_step:11.2f}{percentage:8.0f}%")
-        lines.append(f"{self.epochs} epochs of {self.steps_per_epoch} steps take {format_duration(self.seconds)}")
-        if self.memory is not None:
-            lines[-1] += f"; peak GPU memory {self.memory / 2**30:.1f} GiB"
-        return "\n".join(lines)
+            rows.append([name, f"{throughput:,.0f}", f"{ms_per_step:.2f}", f"{percentage:.0f}%"])
+        return rows
+
+    @property
+    def _duration(self) -> str:
+        text = f"{self.epochs} epochs of {self.steps_per_epoch} steps take {format_duration(self.seconds)}"
+        return text if self.memory is None else f"{text}; peak GPU memory {self.memory / 2**30:.1f} GiB"
 
 
 def bench(

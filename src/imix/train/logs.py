@@ -3,26 +3,20 @@
 import hashlib
 import importlib.util
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any
 
 from imix.errors import InputError, storage_errors
 from imix.files import append_jsonl, read_metrics, write_jsonl
-from imix.output import TolerantStream, stderr_is_terminal
-from imix.progress import ProgressLine
+from imix.progress import ProgressBar
 from imix.run.config import RunConfig
+from imix.run.metrics import describe_metrics
 from imix.settings import Settings
 
 Record = dict[str, Any]
 Writer = Callable[[Record], object]
-PROGRESS_METRICS = {  # shown from their first record on
-    "effective_rank": "effective rank {:.0f}",
-    "batch_1nn": "1-NN in batch {:.0%}",
-    "knn": "kNN {:.1%}",
-}
 
 
 def check_loggers(settings: Settings, folder: Path | None) -> None:
@@ -35,10 +29,19 @@ def check_loggers(settings: Settings, folder: Path | None) -> None:
 
 
 class Log:
-    """The records of a run, in memory and in metrics.jsonl, each written immediately and passed to all `writers`."""
+    """The records of a run, in memory and in metrics.jsonl, each written immediately and passed to all `writers`.
 
-    def __init__(self, path: Path | None = None, up_to_step: int = 0, writers: Sequence[Writer] = ()) -> None:
-        self.path, self.writers = path, writers
+    `bar` shows the steps between the records.
+    """
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        up_to_step: int = 0,
+        writers: Sequence[Writer] = (),
+        bar: ProgressBar | None = None,
+    ) -> None:
+        self.path, self.writers, self.bar = path, writers, bar
         self.records: list[Record] = []
         if path is not None:
             self.records = read_metrics(path, up_to_step)
@@ -52,6 +55,11 @@ class Log:
         for write in self.writers:
             write(record)
 
+    def advance(self, step: int) -> None:
+        """Move the progress bar to a step."""
+        if self.bar is not None:
+            self.bar.advance(step)
+
     def flush_to_disk(self) -> None:
         """Force metrics.jsonl to disk."""
         if self.path is not None:
@@ -62,7 +70,7 @@ class Log:
 @contextmanager
 def open_log(folder: Path | None, config: RunConfig, total_steps: int, done: int, progress: bool) -> Iterator[Log]:
     """Open the log of a run at step `done`, with the loggers that its settings request."""
-    settings, writers = config.settings, list[Writer]()
+    settings, writers, bar = config.settings, list[Writer](), None
     with ExitStack() as stack:
         if folder is not None and settings.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
@@ -77,8 +85,11 @@ def open_log(folder: Path | None, config: RunConfig, total_steps: int, done: int
             wandb_run = stack.enter_context(wandb.init(config=config.to_json(), **options))
             writers.append(lambda record: wandb_run.log(record, step=record["step"]))
         if progress:
-            writers.append(stack.enter_context(_progress_bar(total_steps, done)))
-        yield Log(None if folder is None else folder / "metrics.jsonl", done, writers)
+            epoch = done * settings.epochs // total_steps
+            position = f"epoch {min(epoch + 1, settings.epochs)}/{settings.epochs}"
+            bar = stack.enter_context(ProgressBar("training", total_steps, "steps", done=done, position=position))
+            writers.append(_RecordDisplay(bar, settings.epochs))
+        yield Log(None if folder is None else folder / "metrics.jsonl", done, writers, bar)
 
 
 def _write_scalars(summary: Any, record: Record) -> None:
@@ -86,25 +97,15 @@ def _write_scalars(summary: Any, record: Record) -> None:
         summary.add_scalar(name, record[name], record["step"])
 
 
-@contextmanager
-def _progress_bar(total_steps: int, done: int) -> Iterator[Writer]:
-    """Loss, views per second and time left: a live bar in a terminal, a line every ten seconds elsewhere."""
-    latest: Record = {}
+class _RecordDisplay:
+    """Shows the epoch, the loss, health metrics and the speed next to a progress bar."""
 
-    def describe(record: Record) -> str:
-        latest.update(record)
-        text = f"epoch {record['epoch']}  loss {record['loss']:.4f}  {record['views_per_second']:,.0f} views/s"
-        metrics = [template.format(latest[name]) for name, template in PROGRESS_METRICS.items() if name in latest]
-        return "  ".join([text, *metrics])
+    def __init__(self, bar: ProgressBar, epochs: int) -> None:
+        self.bar, self.epochs = bar, epochs
+        self.latest: Record = {}
 
-    if not stderr_is_terminal():
-        line = ProgressLine("training", total_steps, "steps", always_show_ends=True)
-        yield lambda record: line(record["step"], describe(record))
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(file=cast("TextIO", TolerantStream(sys.stderr)))) as bar:
-        task = bar.add_task("", total=total_steps, completed=done)
-        yield lambda record: bar.update(task, completed=record["step"], description=describe(record))
+    def __call__(self, record: Record) -> None:
+        self.latest |= record
+        details = [f"{name} {value}" for name, value in describe_metrics(self.latest).items()]
+        speed = f"{record['views_per_second']:,.0f} views/s"
+        self.bar.show(record["step"], f"epoch {record['epoch']}/{self.epochs}", *details, speed)

@@ -146,6 +146,7 @@ def train(
                         record |= health(first, second, labels)
                     log.write(record)
                     losses, recorded_at, steps_since_record = [], time.monotonic(), 0
+                log.advance(done)
                 call(callbacks.on_step)
                 if step == steps_per_epoch:
                     epoch, step = epoch + 1, 0

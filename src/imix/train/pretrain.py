@@ -73,7 +73,7 @@ def pretrain(
     overwrite : bool
         Replace the run in `out`.
     progress : bool
-        Show progress on stderr.
+        Show progress: a bar in a terminal (on stderr) or notebook, a line every ten seconds elsewhere.
     on_step, on_epoch, on_checkpoint : function, optional
         Called with a `TrainingState` after every step, after every epoch, and after every checkpoint, when the encoder
         is in the run folder too. An exception ends the run, which can be resumed from its last checkpoint.
