@@ -20,11 +20,12 @@ from imix.probes.linear import fit_linear
 from imix.reports import RunGroup, write_report
 from imix.run import Run
 from imix.runtime.device import pick_device
-from imix.settings import Settings
+from imix.settings import ResolvedSettings
 from imix.train.pretrain import pretrain
+from imix.train.threads import at_most, torch_threads
 
 # The paper's five-layer network, narrow enough for a laptop. Without augmentation both views of a digit are identical.
-NPAIR = Settings(
+NPAIR = ResolvedSettings(
     method="npair", mix="none", encoder="mlp:256-256-256-256-512", batch_size=64, epochs=50, temperature=0.5
 )
 IMIX = replace(NPAIR, mix="cutmix", input_mix=2)
@@ -62,6 +63,18 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[RunGroup]
     if out.exists() and not out.is_dir():
         raise InputError(f"`out` must be a folder; {str(out)!r} is a file")
     start = time.monotonic()
+    with torch_threads(at_most(1)):  # more would be slow on a busy machine
+        groups = _measure(out, seeds, NPAIR.epochs if epochs is None else epochs)
+    table = [f"{group.name:<32}{group.formatted(COLUMN):>20}" for group in groups]
+    print_result("", f"{'test accuracy (%)':<32}{COLUMN:>20}", *table)
+    path = out / "report.html"
+    write_report(path, "Digits with ten labels per class", groups, NOTE, command="imix demo")
+    print_result("", NOTE, "", f"Finished in {time.monotonic() - start:.0f} s. Report: {path}")
+    return groups
+
+
+def _measure(out: Path, seeds: int, epochs: int) -> list[RunGroup]:
+    """Train and evaluate everything, with the run folders in `out`."""
     print_message("1,297 unlabeled digits, then ten labels per class; takes one to two minutes on two cores")
     task = _Task(load("digits"))
     groups = [
@@ -72,17 +85,12 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[RunGroup]
     for name, folder, settings in (("N-pair", "n-pair", NPAIR), ("N-pair + i-Mix with InputMix", "i-mix", IMIX)):
         runs = []
         for seed in range(seeds):
-            settings = replace(settings, seed=seed, epochs=NPAIR.epochs if epochs is None else epochs)
+            settings = replace(settings, seed=seed, epochs=epochs)
             path = out / f"{folder}-{seed}"
             runs.append(pretrain(task.digits, settings, out=path, overwrite=True, progress=False))
             print_message(f"trained {name}, seed {seed}")
         groups.append(RunGroup(name, runs, {COLUMN: [task.linear([run.encoder]) for run in runs]}))
     groups.append(RunGroup("the same, fine-tuned", [], {COLUMN: [task.fine_tuned(run) for run in runs]}))
-    table = [f"{group.name:<32}{group.formatted(COLUMN):>20}" for group in groups]
-    print_result("", f"{'test accuracy (%)':<32}{COLUMN:>20}", *table)
-    path = out / "report.html"
-    write_report(path, "Digits with ten labels per class", groups, NOTE, command="imix demo")
-    print_result("", NOTE, "", f"Finished in {time.monotonic() - start:.0f} s. Report: {path}")
     return groups
 
 

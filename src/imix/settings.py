@@ -107,10 +107,10 @@ class Settings:
     """Dimension of the projected embedding on which the loss is computed."""
 
     epochs: int | Literal["auto"] = 200
-    """Number of training epochs; auto: chosen by the number of samples, the device and the time budget `minutes`."""
+    """Number of training epochs. auto: chosen by the number of samples, the device and `minutes`."""
     batch_size: int | Literal["auto"] = 256
-    """Total batch size over all ranks; auto: chosen by the number of samples and the device. Reduced to the number of
-    samples if the data set is smaller."""
+    """Total batch size over all ranks. Reduced to the number of samples if the data set is smaller. auto: chosen by the
+    number of samples and the device."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     """sgd (with momentum 0.9) or adamw."""
     lr: float | None = None

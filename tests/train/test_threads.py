@@ -33,6 +33,13 @@ def test_the_default_network_of_tables_has_one_thread_and_a_resnet_several():
     rows, images = torch.randn(2, 50), torch.randn(2, 3, 32, 32)
     assert pick_threads(imix.encoders.build("small", (50,)), rows, 512) == 1
     assert pick_threads(imix.encoders.build("resnet18", (3, 32, 32)), images, 512) == 4
+    assert pick_threads(imix.encoders.build("resnet18", (3, 32, 32)), images, 32) == 1
+
+
+def test_what_counts_is_the_work_of_a_layer(monkeypatch):
+    monkeypatch.setattr(threads, "WORK_PER_THREAD", 10 * WORK)
+    deeper = nn.Sequential(NETWORK, nn.Conv2d(8, 3, 3, padding=1))  # another layer with as much work
+    assert pick_threads(deeper, IMAGES, 20) == pick_threads(NETWORK, IMAGES, 20) == 2
 
 
 @pytest.mark.parametrize("name", threads.VARIABLES)

@@ -1,8 +1,8 @@
 """How many threads torch uses for training on a CPU.
 
 After each operation, threads wait for the slowest one. If another process takes a core away from one of them, even for
-a moment, all wait, and a step of many short operations becomes many times slower than with one thread. So small
-networks are trained with one thread.
+a moment, all wait, and a step of many short operations becomes many times slower than with one thread. So a step has as
+many threads as pay off for the work of a layer, and small networks are trained with one.
 """
 
 import os
@@ -16,14 +16,14 @@ from torch.utils.flop_counter import FlopCounterMode
 from imix.batch import Batch, size
 from imix.encoders import eval_mode
 
-WORK_PER_THREAD = 10e9  # floating-point operations of a training step; one thread takes 0.1 to 0.4 s for them
+WORK_PER_THREAD = 5e9  # floating-point operations of an average layer in a training step; one thread takes 0.1 s
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # with these, users choose the number of threads
 
 
 def pick_threads(model: nn.Module, samples: Batch, views: int) -> int:
     """Return the number of threads for training on a CPU, at most as many as torch uses now.
 
-    It follows from the size of the model and of the batch. So a run that is resumed on the same machine uses the same
+    It follows from the work of an average layer in a step, that is from the model and the batch size. So a run that is resumed on the same machine uses the same
     number, and its results are identical.
 
     Parameters
@@ -41,13 +41,19 @@ def pick_threads(model: nn.Module, samples: Batch, views: int) -> int:
     >>> pick_threads(torch.nn.Linear(10, 4), torch.randn(2, 10), views=512)
     1
     """
-    available = torch.get_num_threads()
-    if available == 1 or any(os.environ.get(name) for name in VARIABLES):
-        return available
+    if torch.get_num_threads() == 1:
+        return 1
     with torch.no_grad(), eval_mode(model), FlopCounterMode(display=False) as counter:
         model(samples)
     work = 3 * counter.get_total_flops() / size(samples) * views  # backward takes twice as much as forward
-    return max(1, min(available, int(work / WORK_PER_THREAD)))
+    layers = sum(parameter.dim() > 1 for parameter in model.parameters())
+    return at_most(max(1, int(work / max(1, layers) / WORK_PER_THREAD)))
+
+
+def at_most(n: int) -> int:
+    """Return n, or torch's number of threads if that is smaller or set by an environment variable."""
+    available = torch.get_num_threads()
+    return available if any(os.environ.get(name) for name in VARIABLES) else min(n, available)
 
 
 @contextmanager
