@@ -170,7 +170,7 @@ def test_a_config_with_auto_in_a_run_folder_is_damaged(tmp_path):
     imix.pretrain(rows(), SMALL, out=tmp_path / "run", progress=False)
     config = tmp_path / "run" / "config.json"
     config.write_text(config.read_text().replace('"epochs": 3', '"epochs": "auto"'))
-    with pytest.raises(InputError, match="damaged: settings.epochs must be an integer; got 'auto'"):
+    with pytest.raises(InputError, match=r"damaged: settings\.epochs must be an integer; got 'auto'"):
         imix.load_run(tmp_path / "run")
 
 

@@ -70,9 +70,9 @@ def test_training_uses_the_number_and_restores_the_previous_one():
 
 def test_the_number_is_restored_after_an_error():
     def fail(state):
-        raise ValueError
+        raise ValueError("stop")
 
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="stop"):
         imix.pretrain(torch.randn(64, 5), SMALL, progress=False, on_step=fail)
     assert torch.get_num_threads() == 4
 

@@ -5,6 +5,7 @@ import itertools
 import math
 from dataclasses import replace
 from numbers import Real
+from typing import Any
 
 import torch
 
@@ -60,23 +61,23 @@ def resolve_auto(
         reasons = [f"{_words(name)} auto: {value}, as the run began" for name, value in kept.items()]
         return _resolved(settings, **kept), ["; ".join(reasons)] if reasons else []
     n, device, reasons = len(data.train), pick_device(settings.device), list[str]()
-    batch_size = settings.batch_size
-    if isinstance(batch_size, str):
+    batch_size, epochs = settings.batch_size, settings.epochs
+    if batch_size == "auto":
         batch_size = choose_batch_size(n, device, distributed.world_size())
         reasons.append(f"batch size auto: {batch_size}")
-    epochs = settings.epochs
-    if isinstance(epochs, str):
+    if epochs == "auto":
         draft = _resolved(settings, epochs=1, batch_size=batch_size, warmup=None, decay=None)
         steps_per_epoch = n // global_batch_size(draft, n)
         epochs = choose_epochs(n, steps_per_epoch, device)
         reason = f"about {epochs * steps_per_epoch:,} steps for {n:,} samples"
         if minutes is not None:
-            seconds = measure_step(data, draft, components, initial, minutes) * steps_per_epoch
-            if (fitting := int(60 * minutes * USABLE / seconds)) < epochs:
-                epochs = max(1, fitting)
-                reason = f"{epochs * steps_per_epoch:,} steps, as many as fit into {format_duration(60 * minutes)}"
-                if not fitting:
-                    reason = f"one epoch takes {format_duration(seconds)}, more than {format_duration(60 * minutes)}"
+            seconds_per_epoch = steps_per_epoch * measure_step(data, draft, components, initial, minutes)
+            fitting, budget = int(60 * USABLE * minutes / seconds_per_epoch), format_duration(60 * minutes)
+            if fitting == 0:
+                reason = f"one epoch takes {format_duration(seconds_per_epoch)}, more than {budget}"
+            elif fitting < epochs:
+                reason = f"{fitting * steps_per_epoch:,} steps, as many as fit into {budget}"
+            epochs = max(1, min(epochs, fitting))
         reasons.insert(0, f"epochs auto: {epochs} ({reason})")
     return _resolved(settings, epochs=epochs, batch_size=batch_size), ["; ".join(reasons)] if reasons else []
 
@@ -130,7 +131,7 @@ def measure_step(
     return 1 / speed
 
 
-def _resolved(settings: Settings, **numbers: int | None) -> ResolvedSettings:
+def _resolved(settings: Settings, **numbers: Any) -> ResolvedSettings:
     return ResolvedSettings(**(vars(settings) | numbers))
 
 

@@ -23,8 +23,8 @@ VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # with these, users choose t
 def pick_threads(model: nn.Module, samples: Batch, views: int) -> int:
     """Return the number of threads for training on a CPU, at most as many as torch uses now.
 
-    It follows from the work of an average layer in a step, that is from the model and the batch size. So a run that is resumed on the same machine uses the same
-    number, and its results are identical.
+    It follows from the work of an average layer in a step, that is from the model and the batch size. So a run that is
+    resumed on the same machine uses the same number, and its results are identical.
 
     Parameters
     ----------
