@@ -61,6 +61,11 @@ def test_counting_changes_neither_weights_nor_statistics():
     assert network.training
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_compiled_network_is_counted_without_a_warning():
+    assert pick_threads(torch.compile(NETWORK, backend="eager"), IMAGES, 1) == 1
+
+
 def test_training_uses_the_number_and_restores_the_previous_one():
     seen = []
     imix.pretrain(torch.randn(64, 5), SMALL, progress=False, on_step=lambda state: seen.append(torch.get_num_threads()))

@@ -6,6 +6,7 @@ many threads as pay off for the work of a layer, and small networks are trained 
 """
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -43,7 +44,8 @@ def pick_threads(model: nn.Module, samples: Batch, views: int) -> int:
     """
     if torch.get_num_threads() == 1:
         return 1
-    with torch.no_grad(), eval_mode(model), FlopCounterMode(display=False) as counter:
+    with torch.no_grad(), eval_mode(model), warnings.catch_warnings(), FlopCounterMode(display=False) as counter:
+        warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks")
         model(samples)
     work = 3 * counter.get_total_flops() / size(samples) * views  # backward takes twice as much as forward
     layers = sum(parameter.dim() > 1 for parameter in model.parameters())
