@@ -20,6 +20,7 @@ from timing import format_table
 
 import imix
 from imix.data import Data
+from imix.settings import ResolvedSettings
 
 MODES: dict[str, dict[str, Any]] = {
     "eager": {"compile": False, "cuda_graph": False},
@@ -30,7 +31,7 @@ MODES: dict[str, dict[str, Any]] = {
 COVTYPE: dict[str, Any] = {"encoder": "mlp", "batch_size": 512, "alpha": 2.0, "temperature": 0.1, "head": "mlpbn"}
 
 
-def epoch_seconds(data: Data, settings: imix.Settings) -> tuple[float, float]:
+def epoch_seconds(data: Data, settings: ResolvedSettings) -> tuple[float, float]:
     """Return the seconds of the median epoch of a run, and of its first epoch."""
     steps = len(data.train) // settings.batch_size
     run = imix.pretrain(data, settings, progress=False)
@@ -64,7 +65,7 @@ def main() -> None:
     options = options | {"method": args.method, "mix": args.mix} | ({"encoder": args.encoder} if args.encoder else {})
     rows = []
     for mode in args.modes:
-        settings = imix.Settings(epochs=args.epochs, **options, **MODES[mode])
+        settings = ResolvedSettings(epochs=args.epochs, **options, **MODES[mode])
         step_only = imix.bench(data, settings, progress=False).step_only
         seconds, first = epoch_seconds(data, settings)
         steps, views_per_step = len(data.train) // settings.batch_size, 2 * settings.batch_size

@@ -38,7 +38,7 @@ from torch import Tensor, nn
 
 from imix.data import Data
 from imix.methods import Method
-from imix.settings import METHODS, Settings
+from imix.settings import METHODS, ResolvedSettings
 
 TARGET = 1.02
 
@@ -94,7 +94,7 @@ def main() -> None:
             torch._dynamo.reset()  # otherwise methods of the same class exceed the compiler's recompilation limit
             steps, views = {}, {}
             for mix in ("none", "mixup", *(("cutmix",) if name == "images" else ())):
-                settings = Settings(
+                settings = ResolvedSettings(
                     method=method, mix=mix, device=args.device, compile=False, cuda_graph=False, **options
                 )
                 views[mix] = count_network_views(*build_step(data, settings))

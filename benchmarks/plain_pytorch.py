@@ -33,6 +33,7 @@ from imix.data import Data, TensorSource, load
 from imix.demo import NPAIR
 from imix.methods import ProjectionMethod
 from imix.mix import Mix
+from imix.settings import ResolvedSettings
 
 TABLES = {"iris": datasets.load_iris, "wine": datasets.load_wine, "breast cancer": datasets.load_breast_cancer}
 PLAIN = "plain PyTorch"
@@ -130,7 +131,7 @@ def compare_steps(device: torch.device, rounds: int) -> list[list[object]]:
     for name, data, encoder, widths, batch, temperature, masking in cases:
         x = data.train.sample(batch).to(device)
         for mix in ("none", "mixup"):
-            settings = imix.Settings(
+            settings = ResolvedSettings(
                 mix=mix,
                 encoder=encoder,
                 batch_size=batch,

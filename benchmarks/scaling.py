@@ -37,7 +37,7 @@ from imix.probes.features import EncodedSource
 from imix.probes.linear_paper import LinearPaper, linear_paper
 from imix.runtime.distributed import wrap_ddp
 from imix.runtime.sync_bn import convert_sync_bn
-from imix.settings import Settings
+from imix.settings import ResolvedSettings
 from imix.train.step import build_optimizer
 
 SIZES: dict[str, dict[str, list[int]]] = {
@@ -69,22 +69,22 @@ def build_workload(name: str, size: int, device: torch.device) -> Callable[[], o
     """Return the function to time."""
     options: dict[str, Any] = {"device": str(device)}
     if name == "rows":
-        settings = Settings(epochs=1, batch_size=512, **options)
+        settings = ResolvedSettings(epochs=1, batch_size=512, **options)
         data = random_rows(size, 2)
         return lambda: imix.pretrain(data, settings, progress=False)
     if name == "batch":
-        return build_step(random_rows(size, 2), Settings(batch_size=size, **options))[0]
+        return build_step(random_rows(size, 2), ResolvedSettings(batch_size=size, **options))[0]
     if name == "queue":
-        return build_step(random_rows(), Settings(method="moco", queue=size, **options))[0]
+        return build_step(random_rows(), ResolvedSettings(method="moco", queue=size, **options))[0]
     if name == "dim":
-        return build_step(random_rows(), Settings(dim=size, batch_size=512, **options))[0]
+        return build_step(random_rows(), ResolvedSettings(dim=size, batch_size=512, **options))[0]
     classes = size
     if name == "linear, classes":
         features, labels = torch.randn(2048, 256).to(device), (torch.arange(2048) % classes).to(device)
         encoded = EncodedSource(nn.Identity(), TensorSource(features, labels), device)
         return lambda: linear_paper(encoded, encoded, classes, LinearPaper(epochs=2))
     options["method"] = name.split(",")[0]
-    return build_step(random_rows(1024, classes), Settings(batch_size=512, **options))[0]
+    return build_step(random_rows(1024, classes), ResolvedSettings(batch_size=512, **options))[0]
 
 
 def measure(name: str, size: int, device: torch.device, seconds: float) -> tuple[float, float]:
@@ -123,7 +123,7 @@ def _measure_on_rank(pipe: Any, rank: int, ranks: int, folder: str) -> None:
     torch.manual_seed(0)
     learner = build_learner("npair", "small").train()
     convert_sync_bn(learner, torch.device("cpu"))
-    optimizer = build_optimizer(learner, Settings(), torch.device("cpu"))
+    optimizer = build_optimizer(learner, ResolvedSettings(), torch.device("cpu"))
     wrapped = wrap_ddp(learner)
     views = [torch.randn(SAMPLES_PER_RANK, *SHAPE) for _ in range(2)]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from imix.data import Data
 from imix.methods import Method
-from imix.settings import Settings
+from imix.settings import ResolvedSettings
 from imix.train.setup import build_setup
 from imix.train.step import build_optimizer, prepare, training_step
 
@@ -126,7 +126,7 @@ def select_device(args: argparse.Namespace) -> torch.device:
     return device
 
 
-def build_step(data: Data, settings: Settings) -> tuple[Callable[[], Tensor], Method]:
+def build_step(data: Data, settings: ResolvedSettings) -> tuple[Callable[[], Tensor], Method]:
     """Return the training step of `imix.pretrain`, always on the same batch, and its method.
 
     If the step uses a CUDA graph, the fourth call captures it.

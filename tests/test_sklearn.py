@@ -139,6 +139,13 @@ def test_parameters_of_moco_and_byol_can_be_set(method):
         IMixTransformer(**QUICK, method=method, momentum=2.0).fit(X)
 
 
+def test_the_length_can_be_chosen_within_a_time_budget():
+    limited = IMixTransformer(encoder="mlp:8-8", epochs="auto", batch_size="auto", minutes=1e-5).fit(X)
+    assert limited.history_[-1]["epoch"] == 1
+    with pytest.raises(ValueError, match="`minutes` needs `epochs='auto'`"):
+        IMixTransformer(minutes=1).fit(X)
+
+
 def test_invalid_parameters_are_rejected_by_name():
     with pytest.raises(ValueError, match="unknown `method` 'pca'; choose from npair"):
         IMixTransformer(method="pca").fit(X)

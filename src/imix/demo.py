@@ -23,12 +23,13 @@ from imix.progress import ProgressBar
 from imix.reports import RunGroup, write_report
 from imix.run import Run
 from imix.runtime.device import pick_device
-from imix.settings import Settings
+from imix.settings import ResolvedSettings
 from imix.train.callbacks import TrainingState
 from imix.train.pretrain import pretrain
+from imix.train.threads import at_most, torch_threads
 
 # The paper's five-layer network, narrow enough for a laptop. Without augmentation both views of a digit are identical.
-NPAIR = Settings(
+NPAIR = ResolvedSettings(
     method="npair", mix="none", encoder="mlp:256-256-256-256-512", batch_size=64, epochs=50, temperature=0.5
 )
 IMIX = replace(NPAIR, mix="cutmix", input_mix=2)
@@ -66,6 +67,18 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[RunGroup]
     if out.exists() and not out.is_dir():
         raise InputError(f"`out` must be a folder; {str(out)!r} is a file")
     start = time.monotonic()
+    with torch_threads(at_most(1)):  # more would be slow on a busy machine
+        groups = _measure(out, seeds, NPAIR.epochs if epochs is None else epochs)
+    table = [f"{group.name:<32}{group.formatted(COLUMN):>20}" for group in groups]
+    print_result("", f"{'test accuracy (%)':<32}{COLUMN:>20}", *table)
+    path = out / "report.html"
+    write_report(path, "Digits with ten labels per class", groups, NOTE, command="imix demo")
+    print_result("", *textwrap.wrap(NOTE, 80), "", f"Finished in {time.monotonic() - start:.0f} s. Report: {path}")
+    return groups
+
+
+def _measure(out: Path, seeds: int, epochs: int) -> list[RunGroup]:
+    """Train and evaluate everything, with the run folders in `out`."""
     print_message("1,297 unlabeled digits, ten labels per class: one to two minutes on two cores")
     task = _Task(load("digits"))
     groups = [
@@ -74,16 +87,11 @@ def demo(out: Path, seeds: int = 3, epochs: int | None = None) -> list[RunGroup]
     ]
     runs: list[Run] = []
     for name, folder, settings in (("N-pair", "n-pair", NPAIR), ("N-pair + i-Mix with InputMix", "i-mix", IMIX)):
-        settings = replace(settings, epochs=NPAIR.epochs if epochs is None else epochs)
-        with _stage(name, seeds, settings.epochs) as train:
+        settings = replace(settings, epochs=epochs)
+        with _stage(name, seeds, epochs) as train:
             runs = [train(task.digits, replace(settings, seed=seed), out / f"{folder}-{seed}") for seed in range(seeds)]
         groups.append(RunGroup(name, runs, {COLUMN: [task.linear([run.encoder]) for run in runs]}))
     groups.append(RunGroup("the same, fine-tuned", [], {COLUMN: task.fine_tuned(runs)}))
-    table = [f"{group.name:<32}{group.formatted(COLUMN):>20}" for group in groups]
-    print_result("", f"{'test accuracy (%)':<32}{COLUMN:>20}", *table)
-    path = out / "report.html"
-    write_report(path, "Digits with ten labels per class", groups, NOTE, command="imix demo")
-    print_result("", *textwrap.wrap(NOTE, 80), "", f"Finished in {time.monotonic() - start:.0f} s. Report: {path}")
     return groups
 
 
@@ -139,7 +147,7 @@ def _stage(name: str, n_runs: int, epochs: int) -> Iterator[Callable[..., Run]]:
     done = 0
     with ProgressBar("training", n_runs * epochs, "epochs", position=name) as bar:
 
-        def train(data: Data, settings: Settings, out: Path | None = None) -> Run:
+        def train(data: Data, settings: ResolvedSettings, out: Path | None = None) -> Run:
             nonlocal done
 
             def show(state: TrainingState) -> None:

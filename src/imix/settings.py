@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from imix.errors import InputError
@@ -41,7 +41,7 @@ TYPE_NAMES = {bool: "True or False", int: "an integer", float: "a number", str: 
 RESUME_SAFE_SETTINGS = ("device", "cuda_graph", "knn_every", "checkpoint_minutes", "tensorboard", "wandb")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Settings:
     """Training options.
 
@@ -106,10 +106,11 @@ class Settings:
     dim: int = 128
     """Dimension of the projected embedding on which the loss is computed."""
 
-    epochs: int = 200
-    """Number of training epochs."""
-    batch_size: int = 256
-    """Total batch size over all ranks. Reduced to the number of samples if the data set is smaller."""
+    epochs: int | Literal["auto"] = 200
+    """Number of training epochs. auto: chosen by the number of samples, the device and `minutes`."""
+    batch_size: int | Literal["auto"] = 256
+    """Total batch size over all ranks. Reduced to the number of samples if the data set is smaller. auto: chosen by the
+    number of samples and the device."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     """sgd (with momentum 0.9) or adamw."""
     lr: float | None = None
@@ -169,16 +170,10 @@ class Settings:
             )
         _check_types(self)
         for name in ("alpha", "temperature", "epochs", "batch_size", "dim", "queue", "lr"):
-            if getattr(self, name) is not None and not getattr(self, name) > 0:
+            if getattr(self, name) not in (None, "auto") and not getattr(self, name) > 0:
                 raise InputError(f"`{name}` must be above 0; got {getattr(self, name)}")
-        if self.warmup is not None and not 0 <= self.warmup < self.epochs:
-            raise InputError(f"`warmup` must be at least 0 and less than `epochs={self.epochs}`; got {self.warmup}")
-        if self.decay is not None and not 0 < self.decay < self.epochs:
-            raise InputError(f"`decay` must be above 0 and less than `epochs={self.epochs}`; got {self.decay}")
-        if self.schedule == "wsd" and self.warmup and self.warmup >= self.decay_start:
-            raise InputError(
-                f"`warmup` must be less than {self.decay_start}, where the decay starts; got {self.warmup}"
-            )
+        if isinstance(self.epochs, int):
+            self._check_schedule(self.epochs)
         if self.patience and (self.keep_best is None or self.schedule not in ("constant", "wsd")):
             raise InputError("`patience` needs `keep_best`, and `schedule='constant'` or `schedule='wsd'`")
         for name in ("masking", "resampling", "momentum"):
@@ -188,15 +183,27 @@ class Settings:
             if getattr(self, name) < 0:
                 raise InputError(f"`{name}` must be at least 0; got {getattr(self, name)}")
 
+    def __eq__(self, other: object) -> bool:
+        """Whether all settings are equal, also those of a `ResolvedSettings`."""
+        return vars(self) == vars(other) if isinstance(other, Settings) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def _check_schedule(self, epochs: int) -> None:
+        """Raise InputError if warmup and decay do not fit into the epochs."""
+        decay_start = _decay_start(epochs, self.decay)
+        if self.warmup is not None and not 0 <= self.warmup < epochs:
+            raise InputError(f"`warmup` must be at least 0 and less than `epochs={epochs}`; got {self.warmup}")
+        if self.decay is not None and not 0 < self.decay < epochs:
+            raise InputError(f"`decay` must be above 0 and less than `epochs={epochs}`; got {self.decay}")
+        if self.schedule == "wsd" and self.warmup and self.warmup >= decay_start:
+            raise InputError(f"`warmup` must be less than {decay_start}, where the decay starts; got {self.warmup}")
+
     @property
     def supervised(self) -> bool:
         """Whether the method needs labels."""
         return self.method in SUPERVISED
-
-    @property
-    def decay_start(self) -> int:
-        """Number of epochs before the decay of the wsd schedule."""
-        return self.epochs - (self.decay or max(1, self.epochs // 5))
 
     def unused_settings(self, user_supplied: Collection[str] = ()) -> list[str]:
         """List the settings that differ from their default but have no effect.
@@ -221,6 +228,32 @@ class Settings:
         defaults = Settings()
         names = dict.fromkeys((*user_supplied, *unused))  # without duplicates
         return [name for name in names if getattr(self, name) != getattr(defaults, name)]
+
+
+@dataclass(frozen=True, eq=False)
+class ResolvedSettings(Settings):
+    """The settings of a run: `Settings` with numbers in place of "auto".
+
+    Examples
+    --------
+    >>> run = imix.pretrain(torch.randn(64, 5), epochs="auto", minutes=0.001, device="cpu", progress=False)
+    >>> run.settings.epochs >= 1
+    True
+    """
+
+    epochs: int = 200
+    """Number of training epochs."""
+    batch_size: int = 256
+    """Total batch size over all ranks."""
+
+    @property
+    def decay_start(self) -> int:
+        """Number of epochs before the decay of the wsd schedule."""
+        return _decay_start(self.epochs, self.decay)
+
+
+def _decay_start(epochs: int, decay: int | None) -> int:
+    return epochs - (decay or max(1, epochs // 5))
 
 
 @dataclass(frozen=True)
@@ -352,10 +385,13 @@ def _type_hints(cls: Any) -> dict[str, Any]:
 
 
 def _checked(name: str, hint: Any, value: Any) -> Any:
-    """Return a value of the type `hint`, which is X or X | None; accepts numbers of other libraries such as NumPy."""
-    kind, *optional = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    if value is None and optional:
+    """Return a value of the type `hint`: X, X | None or X | Literal; accepts numbers of libraries such as NumPy."""
+    kind, *others = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if value is None and NoneType in others:
         return None
+    words = [word for other in others for word in get_args(other)]  # of the Literal
+    if isinstance(value, str) and value in words:
+        return value
     if get_origin(kind) is Literal:
         if value not in get_args(kind):
             raise InputError(f"unknown {name} {value!r}; choose from {', '.join(get_args(kind))}")
@@ -370,4 +406,5 @@ def _checked(name: str, hint: Any, value: Any) -> Any:
         return int(value)
     if get_origin(kind) is dict or (kind in (str, bool) and isinstance(value, kind)):
         return value
-    raise InputError(f"{name} must be {TYPE_NAMES[get_origin(kind) or kind]}; got {value!r}")
+    allowed = " or ".join([TYPE_NAMES[get_origin(kind) or kind], *map(repr, words)])
+    raise InputError(f"{name} must be {allowed}; got {value!r}")

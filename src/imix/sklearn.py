@@ -73,10 +73,12 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         EMA momentum of the momentum encoder of moco and byol.
     symmetric : bool, default=False
         Use both views as anchors and as keys in moco and byol, at twice the cost.
-    epochs : int, default=100
-        Number of training epochs.
-    batch_size : int, default=256
-        Rows per step. Reduced to the number of rows if there are fewer.
+    epochs : int or "auto", default=100
+        Number of training epochs. "auto" chooses it by the number of rows.
+    batch_size : int or "auto", default=256
+        Rows per step. Reduced to the number of rows if there are fewer. "auto" chooses it by the number of rows.
+    minutes : float or None, default=None
+        With ``epochs="auto"``, the time that training may take.
     optimizer : {"sgd", "adamw"}, default="sgd"
         The optimizer.
     lr : float or None, default=None
@@ -127,8 +129,9 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         queue: int = 4096,
         momentum: float = 0.999,
         symmetric: bool = False,
-        epochs: int = 100,
-        batch_size: int = 256,
+        epochs: int | str = 100,
+        batch_size: int | str = 256,
+        minutes: float | None = None,
         optimizer: str = "sgd",
         lr: float | None = None,
         weight_decay: float = 1e-4,
@@ -153,6 +156,7 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.symmetric = symmetric
         self.epochs = epochs
         self.batch_size = batch_size
+        self.minutes = minutes
         self.optimizer = optimizer
         self.lr = lr
         self.weight_decay = weight_decay
@@ -177,7 +181,8 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         settings = self._settings(int(check_random_state(self.random_state).randint(2**31 - 1)))
         frame, _ = self._validate(X, reset=True)
         data_settings = DataSettings(columns=dict(self.columns or {}))
-        run = pretrain(frame, settings, data_settings, labels=y if settings.supervised else None, progress=self.verbose)
+        labels = y if settings.supervised else None
+        run = pretrain(frame, settings, data_settings, labels=labels, minutes=self.minutes, progress=self.verbose)
         assert run.table is not None  # a frame is always encoded as a table
         self.table_: Table = run.table
         self.encoder_ = run.encoder.cpu()
@@ -186,7 +191,7 @@ class IMixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return self
 
     def _settings(self, seed: int) -> Settings:
-        not_settings = ("random_state", "verbose", "columns")
+        not_settings = ("random_state", "verbose", "columns", "minutes")
         parameters = {name: value for name, value in self.get_params().items() if name not in not_settings}
         return Settings(**parameters, seed=seed)
 

@@ -39,7 +39,7 @@ def test_the_help_has_every_setting_in_its_group_and_with_its_description(run_cl
             assert f" --{name.replace('_', '-')} " in panels[group]
             names.remove(name)
     assert names == []
-    assert "Number of training epochs. [default: 200]" in panels["Optimization"]
+    assert "[choices: auto] [default: 200]" in panels["Optimization"]
     assert "[choices: auto, yes, no] [default: auto]" in " ".join(panels["Data"].replace("│", " ").split())
 
 

@@ -35,6 +35,7 @@ def pretrain(
     config: ConfigFile = None,
     resume: Annotated[bool, Parameter(group=RUN)] = False,
     overwrite: Annotated[bool, Parameter(group=RUN)] = False,
+    minutes: Annotated[float | None, Parameter(group=RUN)] = None,
     settings: TrainingFlags = TrainingFlags(),
     data_settings: DataFlags = DataFlags(),
 ) -> None:
@@ -54,12 +55,14 @@ def pretrain(
         Continue the run in this folder, if there is one.
     overwrite
         Replace the run in this folder.
+    minutes
+        With --epochs auto, the time that training may take: the number of epochs is limited to what fits.
     """
     with handle_signals(_stop_before_start, *STOP_SIGNALS):  # until the training installs its own handler
         from imix.train.pretrain import pretrain as run_pretrain
 
         objects = Settings(**vars(settings)), DataSettings(**vars(data_settings))
-        run = run_pretrain(data, *objects, out=out, resume=resume, overwrite=overwrite)
+        run = run_pretrain(data, *objects, out=out, resume=resume, overwrite=overwrite, minutes=minutes)
     if os.environ.get("RANK", "0") == "0":
         assert run.path is not None
         print_result(f"encoder written to {run.path}/encoder.safetensors", "next:", *_next_commands(run.path, data))

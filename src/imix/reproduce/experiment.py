@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from imix.settings import RESUME_SAFE_SETTINGS, DataSettings, Settings
+from imix.settings import RESUME_SAFE_SETTINGS, DataSettings, ResolvedSettings, Settings
 
 HASH_LENGTH = 8
 
@@ -52,7 +52,7 @@ class Training:
     """A pretraining run without its seed."""
 
     data: str
-    settings: Settings
+    settings: ResolvedSettings
     data_settings: DataSettings
 
     def name(self, seed: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from imix.data.named import DATASETS, PaperRecipe
 from imix.reproduce.experiment import Cell, Experiment, Number, Training
-from imix.settings import DataSettings, Settings
+from imix.settings import DataSettings, ResolvedSettings
 
 _lines = (files("imix.reproduce") / "paper_numbers.csv").read_text(encoding="utf-8").splitlines()
 PAPER_NUMBERS = {  # by experiment, row label and column
@@ -37,7 +37,8 @@ def training(data: str, method: str, mix: str = "none", fraction: float = 1.0, *
     data_settings = DataSettings(standardize=recipe.standardize, fraction=fraction)
     if method == "simclr" and mix != "none":
         settings = {"batch_size": 128} | settings  # mixing doubles SimCLR's memory use
-    return Training(data, Settings(**({**recipe.settings, "method": method, "mix": mix} | settings)), data_settings)
+    options = {**recipe.settings, "method": method, "mix": mix} | settings
+    return Training(data, ResolvedSettings(**options), data_settings)
 
 
 def build_experiment(

@@ -9,7 +9,7 @@ from typing import Any
 from imix.data.tables.table import Table
 from imix.encoders.mel import Clip
 from imix.errors import InputError, first_line
-from imix.settings import DataSettings, FineTuning, Settings
+from imix.settings import DataSettings, FineTuning, ResolvedSettings
 from imix.typed_json import build
 
 FORMAT_VERSION = 1
@@ -92,7 +92,7 @@ class RunConfig:
 
     Parameters
     ----------
-    settings : Settings
+    settings : ResolvedSettings
         The training settings.
     data : DataConfig
         The training data.
@@ -116,7 +116,7 @@ class RunConfig:
     ('moco', 1, {})
     """
 
-    settings: Settings
+    settings: ResolvedSettings
     data: DataConfig
     architecture: Architecture
     ranks: int

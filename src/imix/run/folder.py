@@ -35,7 +35,7 @@ from imix.run.config import Architecture, DataConfig, RunConfig, read_config
 from imix.run.metrics import describe_metrics
 from imix.run.result import Result
 from imix.run.stored_encoder import is_export, load_with_progress
-from imix.settings import DataSettings, Settings
+from imix.settings import DataSettings, ResolvedSettings
 
 # The checkpoint first: without it a partly deleted run starts over instead of resuming.
 RUN_FILES = [
@@ -88,7 +88,7 @@ class Run:
     progress: str | None = None
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> ResolvedSettings:
         """The training settings."""
         return self.config.settings
 
@@ -213,7 +213,7 @@ def as_run(run: "Run | nn.Module | str | Path") -> Run:
     model = nn.Sequential(OrderedDict(preprocess=nn.Identity(), encoder=encoder))
     data = DataConfig(IN_MEMORY_NAME, 0, None, DataSettings(), table=None, fingerprint=None)
     architecture = Architecture("custom", None, groups=(), standardize=False, clip=None)
-    return Run(model, RunConfig(Settings(), data, architecture, ranks=1, user_supplied={}, versions={}))
+    return Run(model, RunConfig(ResolvedSettings(), data, architecture, ranks=1, user_supplied={}, versions={}))
 
 
 def report_progress(path: str | Path, progress: str | None) -> None:

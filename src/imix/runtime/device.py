@@ -9,7 +9,7 @@ from torch import nn
 from imix.batch import to_channels_last
 from imix.errors import InputError
 from imix.runtime import distributed
-from imix.settings import Settings
+from imix.settings import ResolvedSettings, Settings
 
 # Steps from which compiling pays off. It takes 30 s and saves 0.7 ms per step; with a ResNet-18, 60 s and 4 ms.
 MIN_STEPS_TO_COMPILE, MIN_STEPS_TO_COMPILE_CONVNETS = 20_000, 10_000
@@ -37,7 +37,7 @@ def uses_bf16(settings: Settings, device: torch.device) -> bool:
     return settings.precision == "bf16"
 
 
-def should_compile(settings: Settings, device: torch.device, steps_per_epoch: int) -> bool:
+def should_compile(settings: ResolvedSettings, device: torch.device, steps_per_epoch: int) -> bool:
     """Whether to compile the training step; by default on a GPU if the run is long enough to benefit."""
     if settings.compile is None:
         is_convnet = settings.encoder.startswith(("resnet", "timm"))

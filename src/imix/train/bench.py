@@ -5,32 +5,25 @@ every step, and with data loading as well, as in a real run. A percentage far be
 """
 
 import itertools
-import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
 import torch
-from torch import Tensor
 
-from imix.batch import Batch
 from imix.data import Data, TensorSource, load
 from imix.errors import printable
 from imix.html_table import html_table
 from imix.output import print_message
 from imix.progress import format_duration
 from imix.run.initial_weights import find_initial_weights
-from imix.runtime.cuda_graph import WARMUP_CALLS
 from imix.runtime.device import should_compile, uses_bf16
 from imix.runtime.rng import isolated_rng
 from imix.settings import DataSettings, Settings
+from imix.train.auto import resolve_auto
 from imix.train.options import Options, collect_options
 from imix.train.setup import TrainingSetup, build_setup
-from imix.train.step import TrainingStep, build_optimizer, prepare, training_step
-
-LR = 1e-3
-MAX_STEPS_AHEAD = 50  # steps queued on a GPU before waiting for it, as between two records of a run
-Samples = tuple[Batch, Tensor | None]
+from imix.train.step import build_optimizer, prepare, training_step
+from imix.train.throughput import steps_per_second
 
 
 @dataclass(frozen=True)
@@ -126,10 +119,11 @@ def bench(
     settings, initial = find_initial_weights(settings, custom_encoder=components.encoder is not None)
     table = None if initial is None else initial.table
     dataset = _random_images() if data is None else load(data, data_settings, labels=labels, table=table)
-    setup = build_setup(dataset, settings, components, initial)
+    resolved, choice = resolve_auto(settings, dataset, components, initial)
+    setup = build_setup(dataset, resolved, components, initial)
     device = setup.device
     make_views = prepare(setup)
-    optimizer = build_optimizer(setup.learner, settings, device)
+    optimizer = build_optimizer(setup.learner, resolved, device)
     samples = (batch for epoch in itertools.count() for batch in setup.batches(epoch))
     first = next(samples)
     with isolated_rng(device):
@@ -137,13 +131,13 @@ def bench(
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     if progress:
-        print_message("measuring ...")
+        print_message(*choice, "measuring ...")
     with (
         training_step(lambda batch: fixed_views, setup.learner, optimizer, setup) as fixed_views_step,
         training_step(make_views, setup.learner, optimizer, setup) as step,
     ):
         variants = (fixed_views_step, itertools.repeat(first)), (step, itertools.repeat(first)), (step, samples)
-        step_only, with_augmentation, end_to_end = _steps_per_second(variants, device, duration)
+        step_only, with_augmentation, end_to_end = steps_per_second(variants, device, duration)
     views_per_step = setup.learner.n_views * setup.batch_size
     return Throughput(
         _title(dataset.name, setup),
@@ -152,35 +146,9 @@ def bench(
         end_to_end * views_per_step,
         views_per_step,
         setup.steps_per_epoch,
-        settings.epochs,
+        resolved.epochs,
         torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
     )
-
-
-def _steps_per_second(
-    variants: Sequence[tuple[TrainingStep, Iterator[Samples]]], device: torch.device, duration: float
-) -> list[float]:
-    """Return steps per second of each variant. They take turns, so that other load slows all of them equally."""
-
-    def run(step: TrainingStep, samples: Iterator[Samples], steps: int) -> float:
-        started = time.perf_counter()
-        for index in range(steps):
-            step(*next(samples), LR, (index,))
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return time.perf_counter() - started
-
-    warmup = WARMUP_CALLS + 1 if device.type == "cuda" else 1
-    seconds = [run(*variant, warmup) for variant in variants]
-    if max(seconds) > duration and device.type == "cpu":  # a slow step, and a CPU needs no warm-up
-        return [1 / spent for spent in seconds]
-    slowest = max(run(*variant, 1) for variant in variants)
-    ahead = max(1, min(MAX_STEPS_AHEAD, int(duration / 5 / slowest)))
-    steps, seconds = 0, [0.0] * len(variants)
-    while min(seconds) < duration:
-        steps += ahead
-        seconds = [spent + run(*variant, ahead) for spent, variant in zip(seconds, variants, strict=True)]
-    return [steps / spent for spent in seconds]
 
 
 def _title(name: str, setup: TrainingSetup) -> str:

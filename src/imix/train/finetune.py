@@ -31,6 +31,7 @@ from imix.runtime.device import pick_device
 from imix.runtime.rng import isolated_rng, seed_all
 from imix.settings import FineTuning
 from imix.train.setup import build_method, build_mix
+from imix.train.threads import pick_threads, torch_threads
 from imix.train.views import Views, build_view
 
 MAX_REFIT = 10_000  # up to this many labels, the model is trained again with the held-out ones
@@ -184,7 +185,7 @@ def train_classifier(
     `include_inputs` must be set. Numeric targets are predicted in their original units.
     """
     trainer = _Trainer(run, data, labeled, settings, device)
-    with isolated_rng(device):
+    with isolated_rng(device), torch_threads(trainer.threads):
         model, metrics = trainer.train()
     with torch.no_grad():
         model.head.weight.mul_(trainer.scale)
@@ -207,6 +208,10 @@ class _Trainer:
         if data.clip is not None:
             view = build_view(replace(run.settings, mix_waveforms=False), data, preprocess)
         self.views = Views(view, n_views=1).to(device)
+        self.threads = torch.get_num_threads()
+        if device.type == "cpu":
+            samples = to_float(self.source.sample(2))
+            self.threads = pick_threads(copy.deepcopy(run.encoder).to(device), samples, settings.batch_size)
         self.n_classes, self.class_weights = data.n_classes or 1, None  # one output for a number
         self.min_count, self.center, self.scale = len(self.source), 0.0, 1.0
         if data.train.is_numeric:  # learned in units of the standard deviation

@@ -41,8 +41,8 @@ class Options(TypedDict, total=False):
     queue: int
     momentum: float
     symmetric: bool
-    epochs: int
-    batch_size: int
+    epochs: int | Literal["auto"]
+    batch_size: int | Literal["auto"]
     optimizer: Literal["sgd", "adamw"]
     lr: float | None
     weight_decay: float
@@ -102,11 +102,12 @@ def collect_options(
     for name in options:
         if name not in training | data:
             known = [*training, *data, "settings", "data_settings", "labels", "out", "resume", "overwrite", "progress"]
-            known += ["on_step", "on_epoch", "on_checkpoint"]
+            known += ["minutes", "on_step", "on_epoch", "on_checkpoint"]
             raise InputError(f"unknown option {name!r}{did_you_mean(name, known)}")
     objects = {name: options[name] for name in COMPONENTS if not isinstance(options.get(name), str | None)}
     named = {name: value for name, value in options.items() if name not in objects}
-    settings = replace(settings, **{name: value for name, value in named.items() if name in training})
+    # Not `replace`, because the settings of a run do not accept "auto".
+    settings = Settings(**(vars(settings) | {name: value for name, value in named.items() if name in training}))
     data_settings = replace(data_settings, **{name: value for name, value in named.items() if name in data})
     return settings, data_settings, Components(**objects)
 

@@ -24,6 +24,7 @@ from imix.runtime import distributed, launch
 from imix.runtime.device import uses_bf16
 from imix.runtime.interrupts import stop_on_sigterm
 from imix.settings import RESUME_SAFE_SETTINGS, SMALL_IMAGE_SIZE, DataSettings, Settings
+from imix.train.auto import check_minutes, resolve_auto
 from imix.train.best import build_best_encoder
 from imix.train.callbacks import Callback, Callbacks
 from imix.train.knn_probe import build_knn_probe
@@ -45,6 +46,7 @@ def pretrain(
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    minutes: float | None = None,
     progress: bool = True,
     on_step: Callback | None = None,
     on_epoch: Callback | None = None,
@@ -72,6 +74,8 @@ def pretrain(
         Continue the run in `out` from its last checkpoint, if there is one.
     overwrite : bool
         Replace the run in `out`.
+    minutes : float, optional
+        With ``epochs="auto"``, the time that training may take: the number of epochs is limited to what fits.
     progress : bool
         Show progress: a bar in a terminal (on stderr) or notebook, a line every ten seconds elsewhere.
     on_step, on_epoch, on_checkpoint : function, optional
@@ -100,6 +104,7 @@ def pretrain(
     torch.Size([5, 256])
     """
     settings, data_settings, components = collect_options(settings, data_settings, options)
+    check_minutes(settings, minutes)
     callbacks = Callbacks(on_step, on_epoch, on_checkpoint)
     folder = None if out is None else Path(out)
     with (
@@ -121,8 +126,9 @@ def pretrain(
         dataset = load(data, data_settings, labels=labels, table=None if initial is None else initial.table)
         if initial is not None and dataset.settings.label is not None and dataset.train.labels is None:
             raise InputError(f"{dataset.name} has no labels in a column {dataset.settings.label!r}")
-        setup = build_setup(dataset, settings, components, initial)
-        probe = build_knn_probe(setup.model, dataset, settings, setup.device) if settings.knn_every else None
+        resolved, choice = resolve_auto(settings, dataset, components, initial, stored, minutes)
+        setup = build_setup(dataset, resolved, components, initial)
+        probe = build_knn_probe(setup.model, dataset, resolved, setup.device) if resolved.knn_every else None
         best = build_best_encoder(setup, dataset)
         config = _run_config(dataset, setup)
         state = None if folder is None else _open_folder(folder, config, overwrite, setup.steps_per_epoch, locks)
@@ -132,8 +138,8 @@ def pretrain(
             done = state["epoch"] * setup.steps_per_epoch + state["step"]
         is_rank_0 = distributed.rank() == 0
         if is_rank_0 and progress:
-            print_message(*startup_messages(dataset, setup))
-        total_steps = settings.epochs * setup.steps_per_epoch
+            print_message(*choice, *startup_messages(dataset, setup))
+        total_steps = resolved.epochs * setup.steps_per_epoch
         log_folder = folder if is_rank_0 else None
         with open_log(log_folder, config, total_steps, done, progress and is_rank_0) as log:
             train(setup, log, folder, state, probe, callbacks, best)
@@ -291,5 +297,5 @@ def _headline(data: Data, setup: TrainingSetup) -> str:
         f"{setup.settings.epochs} epochs x {steps} steps"
         f"{f' ({left_out} random samples skipped in each epoch)' if left_out else ''}, "
         f"encoder {setup.encoder_name} ({weights / 1e6:.2f} M parameters, {setup.learner.width} features), "
-        f"{setup.device}, {precision}"
+        f"{setup.device}{f' with {setup.threads} thread(s)' if setup.device.type == 'cpu' else ''}, {precision}"
     )

@@ -2,12 +2,12 @@
 
 import math
 
-from imix.settings import Settings
+from imix.settings import ResolvedSettings
 
 DEFAULT_LR = {"sgd": 0.125, "adamw": 0.001}  # for a batch of 256
 
 
-def learning_rate(settings: Settings, batch_size: int, epoch: int, step: int, steps_per_epoch: int) -> float:
+def learning_rate(settings: ResolvedSettings, batch_size: int, epoch: int, step: int, steps_per_epoch: int) -> float:
     """The learning rate: scaled by batch/256, linear warm-up by step, then decay by epoch.
 
     The warmup ends at the value of the schedule in that epoch.
@@ -19,7 +19,7 @@ def learning_rate(settings: Settings, batch_size: int, epoch: int, step: int, st
     return peak * _decay(settings, epoch)
 
 
-def warmup_epochs(settings: Settings) -> int:
+def warmup_epochs(settings: ResolvedSettings) -> int:
     """Return `settings.warmup`, or by default 10 above 500 epochs and 5 otherwise, at most half of the run.
 
     For wsd, it does not change when a run is made longer, unless the run is very short.
@@ -31,7 +31,7 @@ def warmup_epochs(settings: Settings) -> int:
     return min(10 if settings.epochs > 500 else 5, settings.epochs // 2)
 
 
-def _decay(settings: Settings, epoch: int) -> float:
+def _decay(settings: ResolvedSettings, epoch: int) -> float:
     if settings.schedule == "cosine":
         return 0.5 * (1 + math.cos(math.pi * epoch / settings.epochs))
     if settings.schedule == "step":

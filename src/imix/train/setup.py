@@ -27,8 +27,9 @@ from imix.run.stored_encoder import assemble
 from imix.runtime.device import pick_device, should_compile, should_use_cuda_graph, start_compiler
 from imix.runtime.distributed import rank, world_size
 from imix.runtime.rng import BEFORE_TRAINING, isolated_rng, seed_all
-from imix.settings import METHOD_SETTINGS, Settings
+from imix.settings import METHOD_SETTINGS, ResolvedSettings, Settings
 from imix.train.options import Components
+from imix.train.threads import pick_threads
 from imix.train.views import build_view
 
 PROBED_SAMPLES = 8  # number of samples on which a user-supplied augmentation is checked before training
@@ -40,7 +41,7 @@ METHODS = {"npair": NPair, "simclr": SimCLR, "moco": MoCo, "byol": BYOL, "supclr
 class TrainingSetup:
     """Everything that the training loop and the benchmark need."""
 
-    settings: Settings
+    settings: ResolvedSettings
     device: torch.device
     architecture: Architecture
     model: nn.Sequential  # preprocessing and encoder, from raw inputs to features
@@ -50,6 +51,7 @@ class TrainingSetup:
     use_cuda_graph: bool
     batch_size: int  # of all ranks together
     user_supplied: dict[str, str]  # names of the user-supplied method, mix and augment
+    threads: int  # of torch during training
 
     @property
     def steps_per_epoch(self) -> int:
@@ -96,7 +98,10 @@ class TrainingSetup:
 
 
 def build_setup(
-    data: Data, settings: Settings, components: Components = Components(), initial: InitialWeights | None = None
+    data: Data,
+    settings: ResolvedSettings,
+    components: Components = Components(),
+    initial: InitialWeights | None = None,
 ) -> TrainingSetup:
     """Build a training setup; user-supplied components replace what the settings name."""
     encoder = components.encoder
@@ -147,10 +152,21 @@ def build_setup(
         if not isinstance(learner, Method):
             raise InputError(f"`method` must return an imix.methods.Method; got {learner!r}")
         learner.apply_mix(build_view(settings, data, model[0], no_augment)(sample))  # fails early if it cannot be mixed
+        views = learner.n_views * batch_size // world_size()
+        threads = pick_threads(model, sample, views) if device.type == "cpu" else torch.get_num_threads()
     _check_labels(learner, source, data.name, user_supplied.get("method", settings.method))
-    use_cuda_graph = should_use_cuda_graph(settings, device, encoder is None and not user_supplied)
     return TrainingSetup(
-        settings, device, architecture, model, source, learner, view, use_cuda_graph, batch_size, user_supplied
+        settings,
+        device,
+        architecture,
+        model,
+        source,
+        learner,
+        view,
+        should_use_cuda_graph(settings, device, encoder is None and not user_supplied),
+        batch_size,
+        user_supplied,
+        threads,
     )
 
 
@@ -158,7 +174,7 @@ def _columns(table: Table | None) -> tuple[Column, ...]:
     return () if table is None else table.columns
 
 
-def global_batch_size(settings: Settings, n: int) -> int:
+def global_batch_size(settings: ResolvedSettings, n: int) -> int:
     """The batch of all ranks together: as set, or all n samples if fewer; a multiple of the number of ranks."""
     world = world_size()
     if settings.batch_size % world:

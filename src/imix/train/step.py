@@ -17,6 +17,7 @@ from imix.runtime.device import channels_last, cudnn_benchmark, should_compile, 
 from imix.runtime.rng import isolated_rng, seed_all
 from imix.settings import Settings
 from imix.train.setup import TrainingSetup
+from imix.train.threads import torch_threads
 from imix.train.views import Views
 
 MakeViews = Callable[[Batch], list[Batch]]
@@ -75,13 +76,15 @@ def prepare(setup: TrainingSetup) -> Views:
 def training_step(
     make_views: MakeViews, network: Callable[..., Tensor], optimizer: torch.optim.Optimizer, setup: TrainingSetup
 ) -> Iterator[TrainingStep]:
-    """Yield the training step, compiled and captured according to the settings; restore the random state afterwards.
+    """Yield the training step, compiled and captured according to the settings.
+
+    Afterwards, restore the random state and the number of threads.
 
     Views and network are compiled separately, because only the network has gradients. Views that a single kernel makes
     are not compiled.
     """
     settings, device = setup.settings, setup.device
-    with isolated_rng(device), cudnn_benchmark(), ExitStack() as compiler_options:
+    with isolated_rng(device), torch_threads(setup.threads), cudnn_benchmark(), ExitStack() as compiler_options:
         if should_compile(settings, device, setup.steps_per_epoch):
             autotune = setup.steps_per_epoch * settings.epochs > AUTOTUNE_STEPS
             compile = partial(torch.compile, options={"triton.autotune_pointwise": autotune})

@@ -1,0 +1,139 @@
+"""epochs="auto" and batch_size="auto": replaced with numbers before the training setup is built."""
+
+import copy
+import itertools
+import math
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+import torch
+
+from imix.data import Data
+from imix.errors import InputError
+from imix.progress import format_duration
+from imix.run.config import RunConfig
+from imix.run.initial_weights import InitialWeights
+from imix.runtime import distributed
+from imix.runtime.device import pick_device
+from imix.runtime.sync_bn import convert_sync_bn
+from imix.settings import ResolvedSettings, Settings
+from imix.train.options import Components
+from imix.train.setup import build_setup, global_batch_size
+from imix.train.step import build_optimizer, prepare, training_step
+from imix.train.throughput import steps_per_second
+
+STEPS_PER_EPOCH = 24  # approximately, of small data; fewer with the smallest batch
+MIN_BATCH, MAX_BATCH = 32, 256
+LARGE_DATA, LARGE_BATCH = 100_000, 512  # the batch on a GPU from this many samples on, as in the paper's experiments
+MIN_STEPS = 3_000
+MAX_CPU_STEPS = 20_000  # unless an epoch has more
+USABLE = 0.9  # part of the time budget for training steps; the rest is for checkpoints and measurements
+MEASURED = 0.02  # part of the time budget in which the speed is measured
+
+
+def check_minutes(settings: Settings, minutes: float | None) -> None:
+    """Raise InputError unless `minutes` is a positive number and the number of epochs is not given."""
+    if minutes is None:
+        return
+    if not isinstance(minutes, Real) or isinstance(minutes, bool) or not 0 < minutes < math.inf:
+        raise InputError(f"`minutes` must be a number above 0; got {minutes!r}")
+    if settings.epochs != "auto":
+        raise InputError(f"`minutes` needs `epochs='auto'`; got `epochs={settings.epochs}`")
+
+
+def resolve_auto(
+    settings: Settings,
+    data: Data,
+    components: Components = Components(),
+    initial: InitialWeights | None = None,
+    stored: RunConfig | None = None,
+    minutes: float | None = None,
+) -> tuple[ResolvedSettings, list[str]]:
+    """Replace "auto" with numbers; also return a message about what was chosen and why, if anything was.
+
+    A resumed run, whose config is `stored`, keeps its numbers. `minutes` limits the number of epochs to what fits, by
+    measuring a few training steps. All ranks choose the same.
+    """
+    auto = [name for name in ("epochs", "batch_size") if getattr(settings, name) == "auto"]
+    if stored is not None:
+        kept = {name: getattr(stored.settings, name) for name in auto}
+        reasons = [f"{_words(name)} auto: {value}, as the run began" for name, value in kept.items()]
+        return _resolved(settings, **kept), ["; ".join(reasons)] if reasons else []
+    n, device, reasons = len(data.train), pick_device(settings.device), list[str]()
+    batch_size, epochs = settings.batch_size, settings.epochs
+    if batch_size == "auto":
+        batch_size = choose_batch_size(n, device, distributed.world_size())
+        reasons.append(f"batch size auto: {batch_size}")
+    if epochs == "auto":
+        draft = _resolved(settings, epochs=1, batch_size=batch_size, warmup=None, decay=None)
+        steps_per_epoch = n // global_batch_size(draft, n)
+        epochs = choose_epochs(n, steps_per_epoch, device)
+        reason = f"about {epochs * steps_per_epoch:,} steps for {n:,} samples"
+        if minutes is not None:
+            seconds_per_epoch = steps_per_epoch * measure_step(data, draft, components, initial, minutes)
+            fitting, budget = int(60 * USABLE * minutes / seconds_per_epoch), format_duration(60 * minutes)
+            if fitting == 0:
+                reason = f"one epoch takes {format_duration(seconds_per_epoch)}, more than {budget}"
+            elif fitting < epochs:
+                reason = f"{fitting * steps_per_epoch:,} steps, as many as fit into {budget}"
+            epochs = max(1, min(epochs, fitting))
+        reasons.insert(0, f"epochs auto: {epochs} ({reason})")
+    return _resolved(settings, epochs=epochs, batch_size=batch_size), ["; ".join(reasons)] if reasons else []
+
+
+def choose_batch_size(n: int, device: torch.device, ranks: int = 1) -> int:
+    """Return the batch size of all ranks together for n samples.
+
+    Examples
+    --------
+    >>> from imix.train.auto import choose_batch_size
+    >>> [choose_batch_size(n, torch.device("cpu")) for n in (500, 2_000, 5_000_000)]
+    [32, 64, 256]
+    """
+    largest = LARGE_BATCH if device.type == "cuda" and n >= LARGE_DATA else MAX_BATCH
+    power = 2 ** round(math.log2(max(1, n / STEPS_PER_EPOCH)))
+    return math.ceil(min(max(power, MIN_BATCH), largest) / ranks) * ranks
+
+
+def choose_epochs(n: int, steps_per_epoch: int, device: torch.device) -> int:
+    """Return the number of epochs for n samples: the number of steps grows with the square root of n.
+
+    Examples
+    --------
+    >>> from imix.train.auto import choose_epochs
+    >>> [choose_epochs(n, n // 256, torch.device("cuda")) for n in (1_000, 50_000, 5_000_000)]
+    [1000, 109, 11]
+    """
+    steps = MIN_STEPS * max(1.0, math.sqrt(n / 1_000))
+    if device.type == "cpu":
+        steps = min(steps, MAX_CPU_STEPS)
+    return max(1, round(steps / steps_per_epoch))
+
+
+def measure_step(
+    data: Data, settings: ResolvedSettings, components: Components, initial: InitialWeights | None, minutes: float
+) -> float:
+    """Return the seconds per training step, with data loading, on the slowest rank.
+
+    A copy of a user-supplied encoder is trained. Nothing is compiled, so a run that is compiled will be faster.
+    """
+    components = replace(components, encoder=copy.deepcopy(components.encoder))
+    setup = build_setup(data, replace(settings, compile=False), components, initial)
+    make_views = prepare(setup)
+    if distributed.world_size() > 1 and settings.sync_bn:
+        convert_sync_bn(setup.learner, setup.device)
+    optimizer = build_optimizer(setup.learner, settings, setup.device)
+    samples = (batch for epoch in itertools.count() for batch in setup.batches(epoch))
+    duration = min(3.0, max(0.2, MEASURED * 60 * minutes))
+    with training_step(make_views, distributed.wrap_ddp(setup.learner), optimizer, setup) as step:
+        (speed,) = steps_per_second([(step, samples)], setup.device, duration)
+    return 1 / speed
+
+
+def _resolved(settings: Settings, **numbers: Any) -> ResolvedSettings:
+    return ResolvedSettings(**(vars(settings) | numbers))
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
