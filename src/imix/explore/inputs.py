@@ -1,4 +1,8 @@
-"""Small descriptions of the inputs, in which distances are cheap: columns, thumbnails or mel spectrograms."""
+"""Small versions of the inputs, in which distances are cheap: columns, thumbnails or mel spectrograms."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -10,35 +14,67 @@ from imix.encoders.mel import FLOOR, LogMel
 
 BATCH_SIZE = 1024
 THUMBNAIL_SIZE = 16  # pixels
+MAX_SHIFT = 6  # frames of a spectrogram by which recordings are aligned, about 0.2 s
 
 
-def is_image(data: Data) -> bool:
-    """Whether the samples are images (C, H, W)."""
-    return data.clip is None and len(data.train.shape or ()) == 3
+@dataclass(frozen=True, eq=False)
+class SmallInputs:
+    """Small versions of samples.
 
-
-def describe_inputs(data: Data, source: Source) -> Tensor:
-    """Return vectors (N, D) of the samples.
-
-    Thumbnails and spectrograms have mean 0 and length 1, so that a dot product is a correlation. Tables are their
-    encoded columns, and other samples are flattened.
+    Parameters
+    ----------
+    kind : {"image", "audio", "vector"}
+        Which of them they are.
+    values : Tensor
+        Thumbnails (N, C, h, w), mel spectrograms (N, 1, n_mels, frames), or vectors (N, D): the encoded columns of a
+        table, or flattened samples.
     """
+
+    kind: Literal["image", "audio", "vector"]
+    values: Tensor
+
+    def as_features(self) -> Tensor:
+        """Return vectors (N, D); a dot product of those of images and audio is a correlation, after normalization."""
+        if self.kind == "vector":
+            return self.values
+        flat = self.values.flatten(1)
+        return flat - flat.mean(1, keepdim=True)
+
+    def distances(self, i: Tensor, j: Tensor) -> Tensor:
+        """Return the distances (P,) of pairs of samples: Euclidean, or for images and audio by correlation."""
+        a, b = self.values[i], self.values[j]
+        if self.kind == "vector":
+            return (a - b).norm(dim=1)
+        shifts = range(-MAX_SHIFT, MAX_SHIFT + 1) if self.kind == "audio" else (0,)
+        length = a.shape[3]
+        correlations = [
+            _correlation(a[..., max(0, s) : length + min(0, s)], b[..., max(0, -s) : length + min(0, -s)])
+            for s in shifts
+            if abs(s) < length / 2
+        ]
+        return (2 - 2 * torch.stack(correlations).amax(0)).clamp(min=0).sqrt()
+
+
+def _correlation(a: Tensor, b: Tensor) -> Tensor:
+    """Return the correlation coefficients (P,) of pairs of arrays (P, ...); 1 for two constant ones."""
+    a, b = (x.flatten(1) - x.flatten(1).mean(1, keepdim=True) for x in (a, b))
+    norms = a.norm(dim=1), b.norm(dim=1)
+    constant = torch.maximum(*norms) < 1e-6
+    return torch.where(constant, 1.0, (a * b).sum(1) / (norms[0] * norms[1]).clamp(min=1e-12))
+
+
+def small_inputs(data: Data, sources: Sequence[Source]) -> SmallInputs:
+    """Return small versions of the samples of all sources, in order."""
     mel = None if data.clip is None else LogMel(data.clip)
+    is_image = mel is None and len(data.train.shape or ()) == 3
     parts = []
-    for batch, _ in source.batches(torch.arange(len(source)).split(BATCH_SIZE)):
-        if mel is not None and isinstance(batch, Tensor):
-            parts.append(correlated(mel(to_float(batch)) / FLOOR))
-        elif is_image(data) and isinstance(batch, Tensor):
-            parts.append(correlated(_thumbnails(to_float(batch))))
-        else:
-            parts.append(_flat(batch))
-    return torch.cat(parts)
-
-
-def correlated(x: Tensor) -> Tensor:
-    """Return samples (n, ...) as vectors (n, D) of mean 0 and length 1; constant samples become 0."""
-    x = x.flatten(1)
-    return F.normalize(x - x.mean(1, keepdim=True), dim=1, eps=1e-6)
+    for source in sources:
+        for batch, _ in source.batches(torch.arange(len(source)).split(BATCH_SIZE)):
+            if mel is not None:
+                parts.append(mel(to_float(batch)) / FLOOR)
+            else:
+                parts.append(_thumbnails(to_float(batch)) if is_image else _flat(batch))
+    return SmallInputs("audio" if mel is not None else "image" if is_image else "vector", torch.cat(parts))
 
 
 def _thumbnails(images: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from imix.data.media.references import AUDIO_SUFFIXES, IMAGE_SUFFIXES
 from imix.data.tables.frame import has_missing_values
 from imix.errors import InputError
 from imix.explore.explain import InputColumn, input_columns
-from imix.explore.inputs import describe_inputs
+from imix.explore.inputs import small_inputs
 from imix.files import check_output_path
 from imix.probes.embed import encode_source, read_columns, sample_columns
 from imix.probes.run_data import load_for_run
@@ -108,8 +108,7 @@ class Samples:
         """The columns of a table or array with their original scale and categories; none for other samples."""
         if len(self.data.train.shape or ()) != 1:
             return []
-        encoded = torch.cat([describe_inputs(self.data, source) for source in self.sources.values()])
-        return input_columns(self.data, encoded.numpy())
+        return input_columns(self.data, small_inputs(self.data, list(self.sources.values())).values.numpy())
 
     def names(self, positions: Sequence[int] | np.ndarray) -> list[str]:
         """Return short names of samples for a summary: their files, or their row numbers."""
@@ -164,7 +163,7 @@ def encode(run: Run | None, data: Data, device: str = "auto") -> Tensor:
     """Return the L2-normalized features (N, F) of training and test samples."""
     sources = [data.train] if data.test is None else [data.train, data.test]
     if run is None:
-        features = torch.cat([describe_inputs(data, source) for source in sources])
+        features = small_inputs(data, sources).as_features()
     else:
         features = torch.cat([torch.from_numpy(encode_source(run, source, device)) for source in sources])
     features = F.normalize(features.float(), dim=1)
