@@ -1,1 +1,1 @@
-"""Questions that features answer without labels: groups, neighbors, duplicates, outliers, what to label, wrong labels."""
+"""Questions that features answer: groups, neighbors, duplicates, outliers, what to label, and wrong labels."""

@@ -189,17 +189,32 @@ def _as_frame(found: Sequence[Sequence[Difference]]) -> "pl.DataFrame":
 
     rows = [(group, *vars(each).values()) for group, items in enumerate(found) for each in items]
     texts = {"group": pl.Int64, "column": pl.String, "category": pl.String}
-    return pl.DataFrame(rows, {**texts, "inside": pl.Float64, "outside": pl.Float64, "effect": pl.Float64}, orient="row")
+    return pl.DataFrame(
+        rows, {**texts, "inside": pl.Float64, "outside": pl.Float64, "effect": pl.Float64}, orient="row"
+    )
 
 
 def _summarize(
-    samples: Samples, groups: "pl.DataFrame", found: Sequence[Sequence[Difference]], choice: Choice, method: str, n_none: int
+    samples: Samples,
+    groups: "pl.DataFrame",
+    found: Sequence[Sequence[Difference]],
+    choice: Choice,
+    method: str,
+    n_none: int,
 ) -> str:
     lines = [f"{len(groups)} groups of {len(samples):,} samples of {samples.data.name} ({method})"]
     lines += choice.lines()
     lines += [f"{n_none:,} samples are in no group (-1)"] if n_none else []
     explained = any(found)
-    rows = [["group", "size", "share", "what sets it apart" if explained else "typical", *([] if explained else ["boundary"])]]
+    rows = [
+        [
+            "group",
+            "size",
+            "share",
+            "what sets it apart" if explained else "typical",
+            *([] if explained else ["boundary"]),
+        ]
+    ]
     for record, items in zip(groups.head(SHOWN_GROUPS).iter_rows(named=True), found, strict=False):
         cells = [str(record["group"]), f"{record['size']:,}", f"{100 * record['share']:.1f}%"]
         if explained:

@@ -94,7 +94,7 @@ def duplicates(
 def _first_equal(samples: Samples) -> np.ndarray:
     """Return for each sample the position (N,) of the first one with the same values."""
     first: dict[bytes, int] = {}
-    positions = []
+    positions: list[int] = []
     for batch in samples.batches():
         flat = [np.ascontiguousarray(x.cpu().numpy()).reshape(len(x), -1) for x in fields(batch)]
         for i in range(len(flat[0])):
@@ -105,9 +105,7 @@ def _first_equal(samples: Samples) -> np.ndarray:
     return np.array(positions)
 
 
-def _near(
-    samples: Samples, distinct: np.ndarray, threshold: float | None
-) -> tuple[np.ndarray, np.ndarray, float, str]:
+def _near(samples: Samples, distinct: np.ndarray, threshold: float | None) -> tuple[np.ndarray, np.ndarray, float, str]:
     """Return pairs (P, 2) of near-duplicates among distinct samples, their relative distances, and the threshold."""
     if len(distinct) < 3:
         return np.empty((0, 2), int), np.empty(0), threshold or 0.0, "exact search"

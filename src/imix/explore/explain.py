@@ -149,7 +149,9 @@ def _z_scores(column: InputColumn) -> np.ndarray:
         shares = np.clip(counts / len(column.values), 1e-12, 1)
         return np.array([-NormalDist().inv_cdf(share / 2) for share in shares])[column.values]
     scale = column.scale()
-    return np.nan_to_num((column.values - np.nanmedian(column.values)) / scale) if scale else np.zeros(len(column.values))
+    return (
+        np.nan_to_num((column.values - np.nanmedian(column.values)) / scale) if scale else np.zeros(len(column.values))
+    )
 
 
 def _describe(column: InputColumn, row: int, score: float) -> str:

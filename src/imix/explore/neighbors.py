@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from imix.errors import InputError
@@ -39,6 +38,10 @@ class Neighbors:
     similarities: np.ndarray
     recall: float = 1.0
 
+    def without(self, rows: np.ndarray) -> "Neighbors":
+        """Remove the queries' own rows (Q,) of the bank from their k + 1 neighbors."""
+        return Neighbors(*_without(rows, self.indices, self.similarities), self.recall)
+
     @property
     def description(self) -> str:
         """How the neighbors were found."""
@@ -68,12 +71,12 @@ def _exact(bank: Tensor, queries: Tensor, rows: np.ndarray | None, k: int) -> tu
     from sklearn.neighbors import NearestNeighbors
 
     index = NearestNeighbors(algorithm="brute").fit(bank.numpy())  # by Euclidean distance: the same order
-    parts, progress, done = [], ProgressLine("searching", len(queries), "samples"), 0
-    for chunk in torch.arange(len(queries)).split(CHUNK):
+    parts, progress = [], ProgressLine("searching", len(queries), "samples")
+    for chunk in _slices(len(queries), CHUNK):
         distances, indices = index.kneighbors(queries[chunk].numpy(), k + (rows is not None))
         similarities = (1 - distances**2 / 2).astype(np.float32)
         parts.append((indices, similarities) if rows is None else _without(rows[chunk], indices, similarities))
-        progress(done := done + len(chunk))
+        progress(min(chunk.stop, len(queries)))
     indices, similarities = (np.concatenate(part) for part in zip(*parts, strict=True))
     return indices, similarities
 
@@ -81,12 +84,16 @@ def _exact(bank: Tensor, queries: Tensor, rows: np.ndarray | None, k: int) -> tu
 def _on_gpu(bank: Tensor, queries: Tensor, rows: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The same as `_exact`, with matrix products on a GPU."""
     parts = []
-    for chunk in torch.arange(len(queries)).split(max(1, MAX_SIMILARITIES // len(bank))):
-        found = (queries[chunk.to(bank.device)] @ bank.T).topk(k + (rows is not None), dim=1)
+    for chunk in _slices(len(queries), max(1, MAX_SIMILARITIES // len(bank))):
+        found = (queries[chunk] @ bank.T).topk(k + (rows is not None), dim=1)
         indices, similarities = found.indices.cpu().numpy(), found.values.cpu().numpy()
         parts.append((indices, similarities) if rows is None else _without(rows[chunk], indices, similarities))
     indices, similarities = (np.concatenate(part) for part in zip(*parts, strict=True))
     return indices, similarities
+
+
+def _slices(n: int, size: int) -> list[slice]:
+    return [slice(start, start + size) for start in range(0, n, size)]
 
 
 def _without(rows: np.ndarray, indices: np.ndarray, similarities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -102,8 +109,7 @@ def _import_faiss() -> Any:
         import faiss
     except ImportError:
         print_message(
-            f"exact search among more than {EXACT_SAMPLES:,} samples may take long; pip install 'imix-ssl[faiss]' makes "
-            "it faster"
+            f"exact search among more than {EXACT_SAMPLES:,} samples takes long; faster: pip install 'imix-ssl[faiss]'"
         )
         return None
     return faiss
@@ -116,13 +122,14 @@ def _approximate(faiss: Any, bank: Tensor, queries: Tensor | None, k: int) -> Ne
     cells = int(2 * n**0.5)
     index = faiss.IndexIVFFlat(faiss.IndexFlatIP(bank.shape[1]), bank.shape[1], cells, faiss.METRIC_INNER_PRODUCT)
     index.cp.niter, index.cp.seed, index.cp.max_points_per_centroid = 10, 0, TRAINING_SAMPLES_PER_CELL
+    index.cp.min_points_per_centroid = 1  # no warning
     generator = np.random.default_rng(0)
     index.train(vectors[np.sort(generator.choice(n, min(n, TRAINING_SAMPLES_PER_CELL * cells), replace=False))])
     index.add(vectors)
     asked = bank if queries is None else queries
     own = np.arange(n) if queries is None else None
 
-    def search(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def search(chosen: Any) -> tuple[np.ndarray, np.ndarray]:
         similarities, indices = index.search(asked[chosen].numpy(), k + (own is not None))
         return (indices, similarities) if own is None else _without(own[chosen], indices, similarities)
 
@@ -131,11 +138,13 @@ def _approximate(faiss: Any, bank: Tensor, queries: Tensor | None, k: int) -> Ne
     recall, index.nprobe = 0.0, MIN_CELLS // 2
     while recall < TARGET_RECALL and index.nprobe < cells:
         index.nprobe *= 2
-        recall = float(np.mean([len(np.intersect1d(*pair)) / k for pair in zip(search(test)[0], expected, strict=True)]))
+        recall = float(
+            np.mean([len(np.intersect1d(*pair)) / k for pair in zip(search(test)[0], expected, strict=True)])
+        )
     parts, progress = [], ProgressLine("searching", len(asked), "samples")
-    for chunk in np.array_split(np.arange(len(asked)), -(-len(asked) // CHUNK)):
+    for chunk in _slices(len(asked), CHUNK):
         parts.append(search(chunk))
-        progress(int(chunk[-1]) + 1)
+        progress(min(chunk.stop, len(asked)))
     indices, similarities = (np.concatenate(part) for part in zip(*parts, strict=True))
     if len(short := np.flatnonzero((indices < 0).any(1))):  # the cells visited held fewer than k samples
         indices[short], similarities[short] = _exact(bank, asked[short], None if own is None else own[short], k)

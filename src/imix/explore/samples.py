@@ -19,7 +19,7 @@ from imix.errors import InputError
 from imix.explore.explain import InputColumn, input_columns
 from imix.explore.inputs import small_inputs
 from imix.files import check_output_path
-from imix.probes.embed import encode_source, read_columns, sample_columns
+from imix.probes.embed import encode_source, printable, read_columns, sample_columns
 from imix.probes.run_data import load_for_run
 from imix.run import Run, as_run
 from imix.settings import DataSettings
@@ -81,9 +81,28 @@ class Samples:
 
     @cached_property
     def labels(self) -> Tensor | None:
-        """Labels (N,) as in `Source.labels`, or None if one of the parts has none."""
-        parts = [source.labels.cpu() for source in self.sources.values() if source.labels is not None]
-        return torch.cat(parts) if len(parts) == len(self.sources) else None
+        """Labels (N,) as in `Source.labels`; None if no sample has one."""
+        parts = [source.labels for source in self.sources.values()]
+        known = [part.cpu() for part in parts if part is not None]
+        if not known:
+            return None
+        none = torch.nan if known[0].is_floating_point() else -1
+        return torch.cat(
+            [
+                torch.full((len(source),), none, dtype=known[0].dtype) if part is None else part.cpu()
+                for source, part in zip(self.sources.values(), parts, strict=True)
+            ]
+        )
+
+    def label_names(self, labels: Tensor) -> "pl.Series":
+        """Return the names of classes (n,), or their numbers; null for -1, which means "no label"."""
+        import polars as pl
+
+        values = pl.Series("label", labels.numpy())
+        if self.data.train.is_numeric or not self.data.class_names:
+            return values if labels.is_floating_point() else values.set(values < 0, None)
+        names = pl.Series("label", [printable(name) for name in self.data.class_names], dtype=pl.String)
+        return names.gather(values.set(values < 0, None))
 
     def batches(self) -> Iterator[Batch]:
         """Yield all samples in order, in batches."""
@@ -93,16 +112,15 @@ class Samples:
 
     @cached_property
     def columns(self) -> "pl.DataFrame":
-        """The columns that identify a sample: those kept, `row`, and if there are any `split`, `file` and `label`."""
+        """The columns of an answer about each sample: those kept, `row`, and if any `split`, `file` and `label`."""
         import polars as pl
 
-        kept = {name: pl.Series(name, pl.from_arrow(column)) for name, column in self.kept.items()}
-        rows = np.concatenate([np.arange(len(source)) for source in self.sources.values()])
+        columns: dict[str, Any] = {name: pl.from_arrow(column) for name, column in self.kept.items()}
+        columns["row"] = np.concatenate([np.arange(len(source)) for source in self.sources.values()])
         known = sample_columns(self.data, self.sources)
-        ordered = {name: known[name] for name in ("split", "file", "label") if name in known}
-        if self.data.class_names and "label" in ordered:  # an array of objects: text, or None without a label
-            ordered["label"] = pl.Series("label", ordered["label"].tolist(), dtype=pl.String)
-        return pl.DataFrame({**kept, "row": rows, **ordered})
+        columns |= {name: known[name] for name in ("split", "file") if name in known}
+        columns |= {} if self.labels is None else {"label": self.label_names(self.labels)}
+        return pl.DataFrame(columns)
 
     def input_columns(self) -> list[InputColumn]:
         """The columns of a table or array with their original scale and categories; none for other samples."""
@@ -110,15 +128,22 @@ class Samples:
             return []
         return input_columns(self.data, small_inputs(self.data, list(self.sources.values())).values.numpy())
 
+    @property
+    def id_columns(self) -> list[str]:
+        """The columns that identify a sample: `row`, and `split` and `file` if there are any."""
+        return [name for name in ("row", "split", "file") if name in self.columns.columns]
+
     def names(self, positions: Sequence[int] | np.ndarray) -> list[str]:
-        """Return short names of samples for a summary: their files, or their row numbers."""
-        chosen = self.columns[[int(position) for position in positions]]
-        if "file" in chosen.columns:
-            return [str(name) for name in chosen["file"]]
-        splits = chosen["split"] if "split" in chosen.columns else ["train"] * len(chosen)
-        return [
-            f"{'test ' if split == 'test' else ''}row {row}" for row, split in zip(chosen["row"], splits, strict=True)
-        ]
+        """Return short names of samples for a summary."""
+        return short_names(self.columns[[int(position) for position in positions]])
+
+
+def short_names(ids: "pl.DataFrame") -> list[str]:
+    """Return the files of samples, or their row numbers."""
+    if "file" in ids.columns:
+        return [str(name) for name in ids["file"]]
+    splits = ids["split"] if "split" in ids.columns else ["train"] * len(ids)
+    return [f"{'test ' if split == 'test' else ''}row {row}" for row, split in zip(ids["row"], splits, strict=True)]
 
 
 def read_samples(
@@ -150,7 +175,21 @@ def read_samples(
     dataset = _load(loaded_run, data, with_test, options)
     to_csv = out is not None and Path(out).suffix == ".csv"
     kept = read_columns(data, dataset, keep, f"{reserved}|row", to_csv) if keep else {}
-    return Samples(dataset, encode(loaded_run, dataset, device), kept, device)
+    features = encode(loaded_run, dataset, device)
+    if len(features) > 1 and float((features.amax(0) - features.amin(0)).max()) < COLLAPSE_TOLERANCE:
+        raise InputError(
+            f"all {len(features):,} samples of {dataset.name} have the same features, so they cannot be compared"
+        )
+    return Samples(dataset, features, kept, device)
+
+
+def read_queries(
+    run: Run | None, data: Any, *, columns: Mapping[str, str] | None = None, device: str = "auto", **options: Any
+) -> Samples:
+    """Load the samples to compare with others; options that are about the others do not apply."""
+    kept = {name: options.get(name) for name in ("path_column", "data_dir")}
+    dataset = _load(run, as_data(data), False, {"columns": columns, **kept})
+    return Samples(dataset, encode(run, dataset, device))
 
 
 def as_data(data: Any) -> Any:
@@ -167,10 +206,8 @@ def encode(run: Run | None, data: Data, device: str = "auto") -> Tensor:
     else:
         features = torch.cat([torch.from_numpy(encode_source(run, source, device)) for source in sources])
     features = F.normalize(features.float(), dim=1)
-    if len(features) > 1 and float((features.amax(0) - features.amin(0)).max()) < COLLAPSE_TOLERANCE:
-        raise InputError(
-            f"all {len(features):,} samples of {data.name} have the same features, so they cannot be compared"
-        )
+    if not features.isfinite().all():
+        raise InputError(f"the features of {data.name} must be finite")
     return features
 
 

@@ -1,5 +1,6 @@
 """The number of groups: silhouette and stability of k-means, for each number on samples of the data."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -59,7 +60,13 @@ def choose_k(features: Tensor, k: int | Sequence[int] | None, seed: int) -> Choi
     """
     n_distinct = len(np.unique(features[:MAX_COMPARED].numpy(), axis=0))
     n = len(features)
-    numbers = list(range(2, min(DEFAULT_MAX_K, n_distinct - 1, n // 2) + 1)) if k is None else [k] if isinstance(k, int) else list(k)
+    numbers = (
+        list(range(2, min(DEFAULT_MAX_K, n_distinct - 1, n // 2) + 1))
+        if k is None
+        else [k]
+        if isinstance(k, int)
+        else list(k)
+    )
     if not numbers or not all(isinstance(each, int) and 1 <= each <= n for each in numbers):
         raise InputError(f"`k` must be between 1 and {n:,}, the number of samples; got {k!r}")
     if len(numbers) == 1:
@@ -75,7 +82,7 @@ def choose_k(features: Tensor, k: int | Sequence[int] | None, seed: int) -> Choi
 def _score(x: np.ndarray, k: int, seed: int) -> tuple[float, float]:
     from sklearn.metrics import adjusted_rand_score, silhouette_score
 
-    labels = _kmeans(k, seed, INITS).fit_predict(x)
+    labels = _fit(x, k, seed).labels_
     size = min(MAX_SILHOUETTE, len(x))
     silhouette = silhouette_score(x, labels, sample_size=size, random_state=seed) if len(np.unique(labels)) > 1 else 0.0
     rng, agreements = np.random.default_rng(seed), []
@@ -83,7 +90,7 @@ def _score(x: np.ndarray, k: int, seed: int) -> tuple[float, float]:
         halves = np.array_split(rng.permutation(len(x)), 2)
         if min(map(len, halves)) < k:
             return float(silhouette), 0.0
-        first, second = (_kmeans(k, seed + i, INITS).fit(x[half]).predict(x) for half in halves)
+        first, second = (_fit(x[half], k, seed + i).predict(x) for half in halves)
         agreements.append(adjusted_rand_score(first, second))
     return float(silhouette), float(np.mean(agreements))
 
@@ -91,13 +98,14 @@ def _score(x: np.ndarray, k: int, seed: int) -> tuple[float, float]:
 def fit_kmeans(features: Tensor, k: int, seed: int) -> np.ndarray:
     """Return the groups (N,) of k-means."""
     x = features.numpy()
-    if len(x) <= MAX_FIT:
-        return np.asarray(_kmeans(k, seed, INITS).fit_predict(x))
     chosen = np.sort(np.random.default_rng(seed).permutation(len(x))[:MAX_FIT])
-    return np.asarray(_kmeans(k, seed, INITS).fit(x[chosen]).predict(x))
+    return np.asarray(_fit(x[chosen], k, seed).predict(x))
 
 
-def _kmeans(k: int, seed: int, inits: int) -> Any:
+def _fit(x: np.ndarray, k: int, seed: int) -> Any:
     from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
 
-    return KMeans(k, n_init=inits, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct samples than groups
+        return KMeans(k, n_init=INITS, random_state=seed).fit(x)
