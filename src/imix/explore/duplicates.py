@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from imix.batch import fields
 from imix.errors import InputError
-from imix.explore.inputs import SmallInputs, small_inputs
 from imix.explore.neighbors import nearest
 from imix.explore.result import Answer, format_table
 from imix.explore.samples import ReadOptions, Samples, read_samples
@@ -23,7 +22,6 @@ CANDIDATES = 10  # nearest neighbors of each sample that are compared with it
 DEVIATIONS = 6.0  # robust standard deviations below the usual distance at which a pair is a near-duplicate
 MAX_THRESHOLD = 1 / 3
 MIN_THRESHOLD = {"audio": 0.25, "image": 0.02, "vector": 0.02}  # shifted by half a frame, a spectrogram changes
-PAIRS_AT_A_TIME = 16_384
 SHOWN = 5  # pairs in the summary
 COLUMNS = "other_.*|kind|relative_distance|feature_similarity|group"
 
@@ -111,10 +109,8 @@ def _near(samples: Samples, distinct: np.ndarray, threshold: float | None) -> tu
         return np.empty((0, 2), int), np.empty(0), threshold or 0.0, "exact search"
     k = min(CANDIDATES, len(distinct) - 1)
     found = nearest(samples.features[torch.from_numpy(distinct)], None, k, samples.device)
-    inputs = _standardized(small_inputs(samples.data, list(samples.sources.values())), samples)
-    i, j = torch.from_numpy(distinct.repeat(k)), torch.from_numpy(distinct[found.indices].reshape(-1))
-    chunks = zip(i.split(PAIRS_AT_A_TIME), j.split(PAIRS_AT_A_TIME), strict=True)
-    distances = torch.cat([inputs.distances(*chunk) for chunk in chunks]).numpy().reshape(-1, k)
+    inputs, neighbors = samples.comparable_inputs(), distinct[found.indices]
+    distances = inputs.neighbor_distances(distinct, neighbors)
     usual = np.median(distances, 1)
     usual = np.maximum(usual, np.median(usual) / 2)  # many copies of a sample do not make small distances usual
     relative = distances / np.maximum(np.minimum(usual[:, None], usual[found.indices]), 1e-12)
@@ -123,17 +119,10 @@ def _near(samples: Samples, distinct: np.ndarray, threshold: float | None) -> tu
         deviation = 1.4826 * np.median(np.abs(logs - np.median(logs)))
         lowest = float(np.exp(np.median(logs) - DEVIATIONS * deviation))
         threshold = min(max(lowest, MIN_THRESHOLD[inputs.kind]), MAX_THRESHOLD)
-    near = relative.reshape(-1) <= threshold
-    pairs, index = np.unique(np.sort(np.stack([i[near], j[near]], 1), 1), axis=0, return_index=True)
-    return pairs, relative.reshape(-1)[near][index], threshold, found.description
-
-
-def _standardized(inputs: SmallInputs, samples: Samples) -> SmallInputs:
-    """Give the columns of an array the same scale; those of tables have it, and one-hot columns must keep theirs."""
-    if inputs.kind != "vector" or samples.data.table is not None:
-        return inputs
-    std = inputs.values.std(0, correction=0)
-    return SmallInputs("vector", inputs.values / torch.where(std > 1e-6 * std.max(), std, torch.inf))
+    near = relative <= threshold
+    both = np.stack([np.broadcast_to(distinct[:, None], neighbors.shape)[near], neighbors[near]], 1)
+    pairs, index = np.unique(np.sort(both, 1), axis=0, return_index=True)
+    return pairs, relative[near][index], threshold, found.description
 
 
 def _groups(pairs: np.ndarray) -> np.ndarray:

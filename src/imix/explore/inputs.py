@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -14,6 +15,7 @@ from imix.encoders.mel import FLOOR, LogMel
 
 BATCH_SIZE = 1024
 THUMBNAIL_SIZE = 16  # pixels
+PAIRS_AT_A_TIME = 16_384
 MAX_SHIFT = 6  # frames of a spectrogram by which recordings are aligned, about 0.2 s
 
 
@@ -53,6 +55,17 @@ class SmallInputs:
             if abs(s) < length / 2
         ]
         return (2 - 2 * torch.stack(correlations).amax(0)).clamp(min=0).sqrt()
+
+    def neighbor_distances(self, rows: np.ndarray, neighbors: np.ndarray) -> np.ndarray:
+        """Return the distances (Q, k) of samples (Q,) to their neighbors (Q, k), computed in chunks."""
+        i, j = torch.from_numpy(rows.repeat(neighbors.shape[1])), torch.from_numpy(neighbors.reshape(-1))
+        chunks = zip(i.split(PAIRS_AT_A_TIME), j.split(PAIRS_AT_A_TIME), strict=True)
+        return torch.cat([self.distances(*chunk) for chunk in chunks]).numpy().reshape(neighbors.shape)
+
+    def standardized(self) -> "SmallInputs":
+        """Return vectors with columns of standard deviation 1; constant columns become 0."""
+        std = self.values.std(0, correction=0)
+        return SmallInputs(self.kind, self.values / torch.where(std > 1e-6 * std.max(), std, torch.inf))
 
 
 def _correlation(a: Tensor, b: Tensor) -> Tensor:

@@ -67,9 +67,10 @@ def label_errors(
     Examples
     --------
     >>> data = imix.data.load("digits")
-    >>> data.train.labels[3] = 7  # instead of 8
+    >>> data.train.labels[3] = 7  # instead of 2
     >>> suspicious = imix.label_errors(torch.nn.Flatten(), data).frame.sort("rank")
     >>> suspicious.select("row", "label", "suggested").row(0)
+    (3, '7', '2')
     """
     samples = read_samples(run, data, out, COLUMNS, **options)
     labels, known = _labels(samples)

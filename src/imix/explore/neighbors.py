@@ -17,6 +17,7 @@ TARGET_RECALL = 0.98  # of the approximate search
 RECALL_QUERIES = 500  # queries that are also searched exactly
 TRAINING_SAMPLES_PER_CELL = 64
 MIN_CELLS = 4  # that a query visits
+MAX_VISITED = 1 / 16  # of all cells; where that finds too few neighbors, there is little structure to search by
 CHUNK = 16_384  # queries between two progress messages
 
 
@@ -136,7 +137,7 @@ def _approximate(faiss: Any, bank: Tensor, queries: Tensor | None, k: int) -> Ne
     test = np.sort(generator.choice(len(asked), RECALL_QUERIES, replace=False))
     expected, _ = _exact(bank, asked[test], None if own is None else own[test], k)
     recall, index.nprobe = 0.0, MIN_CELLS // 2
-    while recall < TARGET_RECALL and index.nprobe < cells:
+    while recall < TARGET_RECALL and index.nprobe < cells * MAX_VISITED:
         index.nprobe *= 2
         recall = float(
             np.mean([len(np.intersect1d(*pair)) / k for pair in zip(search(test)[0], expected, strict=True)])

@@ -27,8 +27,10 @@ def outliers(
 ) -> Answer:
     """Find the samples that are least like any others.
 
-    The score is the mean cosine distance to the k nearest neighbors. For tables, the reason names the columns with the
-    most extreme values; if none is extreme by itself, those in which the row differs most from its neighbors.
+    The score is the distance to the k nearest neighbors: the geometric mean of their mean distances in features
+    (cosine) and in inputs (columns, thumbnails or mel spectrograms), each divided by its median over all samples. A
+    score of 3 is three times as far as usual. For tables, the reason names the columns with the most extreme values; if
+    none is extreme by itself, those in which the row differs most from its neighbors.
 
     Parameters
     ----------
@@ -59,15 +61,23 @@ def outliers(
     >>> x[7, 1] = 40.0
     >>> answer = imix.outliers(None, x)
     >>> answer.frame.sort("rank").select("row", "reason").row(0)
+    (7, '1 = 40 (z +42.9)')
     """
     samples = read_samples(run, data, out, COLUMNS, **options)
     found = nearest(samples.features, None, k, samples.device)
-    scores = 1 - found.similarities.astype(np.float64).mean(1)
+    inputs = samples.comparable_inputs().neighbor_distances(np.arange(len(samples)), found.indices)
+    scores = np.sqrt(_relative(1 - found.similarities) * _relative(inputs))
     order = np.argsort(-scores, kind="stable")
     answer = _describe(samples, found, scores, order)
     if out is not None:
         answer.write(out)
     return answer
+
+
+def _relative(distances: np.ndarray) -> np.ndarray:
+    """Return mean distances (N,) to neighbors, divided by their median; by the mean if most are 0."""
+    means = distances.astype(np.float64).mean(1).clip(min=0)
+    return means / (np.median(means) or means.mean() or 1.0)
 
 
 def _describe(samples: Samples, found: Neighbors, scores: np.ndarray, order: np.ndarray) -> Answer:
@@ -92,11 +102,11 @@ def _describe(samples: Samples, found: Neighbors, scores: np.ndarray, order: np.
         *neighbors,
         pl.Series("reason", texts, dtype=pl.String),
     )
-    title = f"outliers among {n:,} samples of {samples.data.name}: mean distance to {found.indices.shape[1]} neighbors"
-    middle = f"median score {np.median(scores):.3f}; {found.description}"
+    title = f"outliers among {n:,} samples of {samples.data.name}"
+    scale = f"score: distance to {found.indices.shape[1]} neighbors, 1 is usual ({found.description})"
     rows = [["score", "sample", "reason" if any(texts) else "nearest sample"]]
     top = order[:SHOWN]
     nearest_names = samples.names(found.indices[top, 0])
     for position, name, neighbor in zip(top, samples.names(top), nearest_names, strict=True):
-        rows.append([f"{scores[position]:.3f}", name, texts[position] or neighbor])
-    return Answer(frame, "\n".join([title, middle, "", *format_table(rows)]))
+        rows.append([f"{scores[position]:.2f}", name, texts[position] or neighbor])
+    return Answer(frame, "\n".join([title, scale, "", *format_table(rows)]))

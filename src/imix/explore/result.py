@@ -34,6 +34,7 @@ class Answer:
     >>> answer.frame.sort("rank").columns
     ['row', 'split', 'label', 'score', 'percentile', 'rank', 'nearest_row', 'nearest_split', 'reason']
     >>> print(answer.summary.splitlines()[0])
+    outliers among 1,797 samples of digits
     """
 
     frame: "pl.DataFrame"

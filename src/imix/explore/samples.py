@@ -17,7 +17,7 @@ from imix.data.media.references import AUDIO_SUFFIXES, IMAGE_SUFFIXES
 from imix.data.tables.frame import has_missing_values
 from imix.errors import InputError
 from imix.explore.explain import InputColumn, input_columns
-from imix.explore.inputs import small_inputs
+from imix.explore.inputs import SmallInputs, small_inputs
 from imix.files import check_output_path
 from imix.probes.embed import encode_source, printable, read_columns, sample_columns
 from imix.probes.run_data import load_for_run
@@ -121,6 +121,11 @@ class Samples:
         columns |= {name: known[name] for name in ("split", "file") if name in known}
         columns |= {} if self.labels is None else {"label": self.label_names(self.labels)}
         return pl.DataFrame(columns)
+
+    def comparable_inputs(self) -> SmallInputs:
+        """Small versions of the inputs; the columns of arrays get the same scale, which those of tables have."""
+        inputs = small_inputs(self.data, list(self.sources.values()))
+        return inputs.standardized() if inputs.kind == "vector" and self.data.table is None else inputs
 
     def input_columns(self) -> list[InputColumn]:
         """The columns of a table or array with their original scale and categories; none for other samples."""

@@ -60,7 +60,7 @@ def similar(
     --------
     >>> digits = imix.similar(torch.nn.Flatten(), "digits", to=0, k=3)
     >>> digits.frame.select("query_row", "rank", "row", "label").rows()
-    [(0, 1, 877, '0'), (0, 2, 464, '0'), (0, 3, 1029, '0')]
+    [(0, 1, 1255, '6'), (0, 2, 1084, '6'), (0, 3, 2, '6')]
     """
     run = None if run is None else as_run(run)
     samples = read_samples(run, data, out, COLUMNS, **options)
