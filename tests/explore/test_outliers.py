@@ -36,7 +36,7 @@ def test_a_strange_row_is_an_outlier_and_the_reason_names_its_columns(run, tmp_p
     assert answer.frame["id"].to_list() == [*frame["id"], "x"]
     worst = answer.frame.filter(id="x").row(0, named=True)
     assert worst["rank"] == 1
-    assert worst["reason"].startswith("income = 6e+04 (z +")
+    assert worst["reason"].startswith("income = 60000 (z +")
     assert read(tmp_path / "outliers.parquet").equals(answer.frame)
 
 

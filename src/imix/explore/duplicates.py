@@ -164,7 +164,7 @@ def _summarize(samples: Samples, frame: "pl.DataFrame", pairs: np.ndarray, thres
         f"{samples.data.name}",
         f"near: relative distance up to {threshold:.3f}; candidates by {search}",
     ]
-    lines += [f"without {copies:,} of the samples, none would be a duplicate"] if copies else []
+    lines += [f"removing {copies:,} samples would leave no duplicates"] if copies else []
     if "split" in frame.columns:
         crossing = int((frame["split"] != frame["other_split"]).sum())
         lines.append(f"{crossing:,} pairs are of a training and a test sample (leakage)")

@@ -96,7 +96,7 @@ class Difference:
 
     def __str__(self) -> str:
         if self.category is None:
-            return f"{self.column} {self.inside:.4g} (others {self.outside:.4g})"
+            return f"{self.column} {self.inside:.5g} (others {self.outside:.5g})"
         return f"{self.column} = {self.category} {100 * self.inside:.0f}% (others {100 * self.outside:.0f}%)"
 
 
@@ -158,7 +158,7 @@ def _describe(column: InputColumn, row: int, score: float) -> str:
     if column.categories:
         share = (column.values == column.values[row]).mean()
         return f"{column.name} = {column.categories[column.values[row]]} ({100 * share:.2g}% of rows)"
-    return f"{column.name} = {column.values[row]:.4g} (z {score:+.1f})"
+    return f"{column.name} = {column.values[row]:.5g} (z {score:+.1f})"
 
 
 def _unlike_neighbors(columns: Sequence[InputColumn], row: int, neighbors: np.ndarray, n: int) -> str:

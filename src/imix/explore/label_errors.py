@@ -164,7 +164,7 @@ def _describe(samples: Samples, labels: Tensor, known: Tensor, probabilities: Te
         f"{agree:.1f}% are the most probable class ({model})",
     ]
     rows = [["p", "sample", "label", "suggested"]]
-    top = known.numpy()[order[:SHOWN]]
+    top = known.numpy()[order[(suggested != labels).numpy()[order]][:SHOWN]]
     for name, record in zip(samples.names(top), frame[top].iter_rows(named=True), strict=True):
         rows.append([f"{record['p_label']:.3f}", name, str(record["label"]), str(record["suggested"])])
     return Answer(frame, "\n".join([*lines, "", *format_table(rows)]))
