@@ -88,8 +88,9 @@ def cluster(
         Smallest group of "hdbscan". Default: 1% of the samples, at least 5.
     seed : int
         Seed of k-means and of the samples on which numbers of groups are compared.
-    keep, label, missing_label, columns, path_column, test, data_dir, device
-        See `imix.embed` and `imix.evaluate`.
+    **options
+        `keep`, `label`, `missing_label`, `columns`, `path_column`, `test`, `data_dir` and `device`, as in `imix.embed`
+        and `imix.evaluate`.
 
     Returns
     -------

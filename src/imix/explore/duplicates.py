@@ -54,8 +54,9 @@ def duplicates(
         Largest relative distance of a near-duplicate: the distance of the inputs divided by the median distance to the
         neighbors; between 0 and 1. Default: six robust standard deviations below the usual relative distance of the
         nearest neighbors (on a log scale), and at most 1/3.
-    keep, label, missing_label, columns, path_column, test, data_dir, device
-        See `imix.embed` and `imix.evaluate`.
+    **options
+        `keep`, `label`, `missing_label`, `columns`, `path_column`, `test`, `data_dir` and `device`, as in `imix.embed`
+        and `imix.evaluate`.
 
     Returns
     -------

@@ -52,10 +52,9 @@ def label_errors(
         A .parquet or .csv file to write.
     seed : int
         Seed of the folds.
-    label : str, optional
-        The label column of a table. Default: the run's.
-    keep, missing_label, columns, path_column, test, data_dir, device
-        See `imix.embed` and `imix.evaluate`.
+    **options
+        `keep`, `label`, `missing_label`, `columns`, `path_column`, `test`, `data_dir` and `device`, as in `imix.embed`
+        and `imix.evaluate`.
 
     Returns
     -------

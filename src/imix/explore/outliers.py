@@ -44,8 +44,9 @@ def outliers(
         A .parquet or .csv file to write.
     k : int
         Number of neighbors. A group of up to k strange samples that are alike still counts as outliers.
-    keep, label, missing_label, columns, path_column, test, data_dir, device
-        See `imix.embed` and `imix.evaluate`.
+    **options
+        `keep`, `label`, `missing_label`, `columns`, `path_column`, `test`, `data_dir` and `device`, as in `imix.embed`
+        and `imix.evaluate`.
 
     Returns
     -------

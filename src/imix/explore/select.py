@@ -47,10 +47,9 @@ def select(
         Number of samples to choose.
     seed : int
         Seed of k-means.
-    label, missing_label
-        The labels that exist already. Without `label`, no sample counts as labeled.
-    keep, columns, path_column, test, data_dir, device
-        See `imix.embed` and `imix.evaluate`.
+    **options
+        `keep`, `label`, `missing_label`, `columns`, `path_column`, `test`, `data_dir` and `device`, as in `imix.embed`
+        and `imix.evaluate`. With `label`, samples that have one count as covered; by default, none does.
 
     Returns
     -------

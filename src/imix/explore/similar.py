@@ -46,8 +46,9 @@ def similar(
         files. A sample of `data` is not its own neighbor. Default: each sample of `data`.
     k : int
         Number of neighbors of each query.
-    keep, label, missing_label, columns, path_column, test, data_dir, device
-        See `imix.embed` and `imix.evaluate`. `keep` copies columns of `data`.
+    **options
+        `keep`, `label`, `missing_label`, `columns`, `path_column`, `test`, `data_dir` and `device`, as in `imix.embed`
+        and `imix.evaluate`. `keep` copies columns of `data`.
 
     Returns
     -------
