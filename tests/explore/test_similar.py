@@ -48,6 +48,12 @@ def test_files_can_be_queries_by_name_or_as_new_files(tmp_path):
     assert new["file"].to_list() == [name] and new["similarity"][0] == pytest.approx(1)
 
 
+def test_without_a_run_new_rows_are_encoded_like_the_others():
+    frame, new = customers(180).drop("id", "churned"), customers(6, seed=1).drop("id", "churned")
+    answer = imix.similar(None, frame, to=new.filter(new["city"] != "Oslo"), k=4)
+    assert (answer.frame["row"] % 3).to_list() == [0] * 4 + [2] * 4 + [0] * 4 + [2] * 4
+
+
 def test_test_samples_are_searched_too():
     import torch
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
@@ -25,8 +26,9 @@ class InputColumn:
     values: np.ndarray
     categories: tuple[str, ...] = ()
 
+    @cached_property
     def scale(self) -> float:
-        """Return a robust standard deviation of numbers; 0 if all are the same."""
+        """A robust standard deviation of numbers; 0 if all are the same."""
         values = self.values[np.isfinite(self.values)]
         if not len(values):
             return 0.0
@@ -117,7 +119,7 @@ def _difference(column: InputColumn, group: np.ndarray) -> Difference | None:
         return Difference(
             column.name, column.categories[top], float(shares[0][top]), float(shares[1][top]), float(effects[top])
         )
-    scale, inside, outside = column.scale(), inside[np.isfinite(inside)], outside[np.isfinite(outside)]
+    scale, inside, outside = column.scale, inside[np.isfinite(inside)], outside[np.isfinite(outside)]
     if scale == 0 or not len(inside) or not len(outside):
         return None
     medians = float(np.median(inside)), float(np.median(outside))
@@ -148,7 +150,7 @@ def _z_scores(column: InputColumn) -> np.ndarray:
         counts = np.bincount(column.values, minlength=len(column.categories))
         shares = np.clip(counts / len(column.values), 1e-12, 1)
         return np.array([-NormalDist().inv_cdf(share / 2) for share in shares])[column.values]
-    scale = column.scale()
+    scale = column.scale
     return (
         np.nan_to_num((column.values - np.nanmedian(column.values)) / scale) if scale else np.zeros(len(column.values))
     )
@@ -169,7 +171,7 @@ def _unlike_neighbors(columns: Sequence[InputColumn], row: int, neighbors: np.nd
         if column.categories:
             gaps.append(float((others != value).mean()))
         else:
-            scale = column.scale()
+            scale = column.scale
             gaps.append(abs(float(np.nan_to_num(value - np.nanmedian(others)))) / scale if scale else 0.0)
     top = [columns[c].name for c in np.argsort(-np.array(gaps), kind="stable")[:n] if gaps[c] > 0]
     return f"unusual combination; least like its neighbors in {', '.join(top)}" if top else "unusual combination"

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from imix.batch import Batch
-from imix.data import Data, Source, load
+from imix.data import Data, Source, Table, load
 from imix.data.media.references import AUDIO_SUFFIXES, IMAGE_SUFFIXES
 from imix.data.tables.frame import has_missing_values
 from imix.errors import InputError
@@ -188,13 +188,11 @@ def read_samples(
     return Samples(dataset, features, kept, device)
 
 
-def read_queries(
-    run: Run | None, data: Any, *, columns: Mapping[str, str] | None = None, device: str = "auto", **options: Any
-) -> Samples:
-    """Load the samples to compare with others; options that are about the others do not apply."""
-    kept = {name: options.get(name) for name in ("path_column", "data_dir")}
-    dataset = _load(run, as_data(data), False, {"columns": columns, **kept})
-    return Samples(dataset, encode(run, dataset, device))
+def read_queries(run: Run | None, data: Any, samples: Samples, **options: Any) -> Samples:
+    """Load data to compare with `samples`; their options apply, except for the label, the test file and `keep`."""
+    options = {name: options.get(name) for name in ("columns", "path_column", "data_dir")}
+    dataset = _load(run, as_data(data), False, options, samples.data.table)
+    return Samples(dataset, encode(run, dataset, samples.device))
 
 
 def as_data(data: Any) -> Any:
@@ -216,9 +214,11 @@ def encode(run: Run | None, data: Data, device: str = "auto") -> Tensor:
     return features
 
 
-def _load(run: Run | None, data: Any, with_test: bool, options: Mapping[str, Any]) -> Data:
+def _load(run: Run | None, data: Any, with_test: bool, options: Mapping[str, Any], table: Table | None = None) -> Data:
+    """Load data with the run's options or, without a run, with its own ones and the fitted `table` if there is one."""
     if run is not None:
         return load_for_run(run, data, with_test=with_test, **options)
     if has_missing_values(data):
         raise InputError("the features must be finite; got NaN")
-    return load(data, DataSettings(**{name: value for name, value in options.items() if value is not None}))
+    data_settings = DataSettings(**{name: value for name, value in options.items() if value is not None})
+    return load(data, data_settings, table=table)

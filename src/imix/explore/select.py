@@ -14,7 +14,7 @@ from imix.explore.samples import ReadOptions, Samples, read_samples
 from imix.explore.stability import fit_kmeans
 from imix.run import Run
 
-MAX_GROUPS = 2_000  # without those that are requested; more labeled samples share groups
+MAX_GROUPS = 500  # besides those that are requested; if more samples have labels, they share groups
 SHOWN = 10  # in the summary
 COLUMNS = "rank|represents|group_labels"
 

@@ -70,7 +70,7 @@ def similar(
         found = _neighbors_of_rows(samples, rows, k)
         asked = samples.columns if rows is None else samples.columns[rows]
     else:
-        queries = read_queries(run, to, **options)
+        queries = read_queries(run, to, samples, **options)
         _check_width(samples, queries)
         found = nearest(samples.features, queries.features, k, samples.device)
         asked = queries.columns
