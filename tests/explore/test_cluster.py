@@ -61,6 +61,17 @@ def test_hdbscan_leaves_samples_between_groups_out(points):
     assert "1 samples are in no group" in str(answer)
 
 
+def test_hdbscan_may_find_no_group(tmp_path, read):
+    x = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
+    answer = imix.cluster(None, x, tmp_path / "groups.csv", method="hdbscan", min_size=20)
+    assert set(read(tmp_path / "groups.csv")["group"]) == {-1}
+    assert len(answer.groups) == 0 and "40 samples are in no group (-1)" in str(answer)
+
+
+def test_three_samples_make_two_groups(points):
+    assert len(imix.cluster(None, points[[0, 1, 40]]).groups) == 2
+
+
 def test_hdbscan_of_many_samples_uses_some_of_them(points, monkeypatch):
     monkeypatch.setattr("imix.explore.cluster.MAX_HDBSCAN", 40)
     answer = imix.cluster(None, points, method="hdbscan", min_size=8)

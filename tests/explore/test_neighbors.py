@@ -27,6 +27,19 @@ def test_neighbors_are_those_of_a_plain_loop(monkeypatch):
     assert found.description == "exact search"
 
 
+def test_matrix_products_find_the_same_neighbors(monkeypatch):
+    """The search of a GPU, on a CPU."""
+    monkeypatch.setattr(neighbors, "MAX_SIMILARITIES", 500)
+    bank, queries = directions(50), directions(9, 1)
+    for asked, rows in ((bank, np.arange(50)), (queries, None)):
+        (found, similarities), expected = (
+            neighbors._on_gpu(bank, asked, rows, 4),
+            neighbors._exact(bank, asked, rows, 4),
+        )
+        assert found.tolist() == expected[0].tolist()
+        np.testing.assert_allclose(similarities, expected[1], atol=1e-5)
+
+
 def test_a_sample_with_many_equal_ones_is_not_its_own_neighbor():
     bank = torch.cat([directions(1).repeat(20, 1), directions(5, 1)])
     found = nearest(bank, None, 3, "cpu")

@@ -60,13 +60,8 @@ def choose_k(features: Tensor, k: int | Sequence[int] | None, seed: int) -> Choi
     """
     n_distinct = len(np.unique(features[:MAX_COMPARED].numpy(), axis=0))
     n = len(features)
-    numbers = (
-        list(range(2, min(DEFAULT_MAX_K, n_distinct - 1, n // 2) + 1))
-        if k is None
-        else [k]
-        if isinstance(k, int)
-        else list(k)
-    )
+    largest = max(2, min(DEFAULT_MAX_K, n_distinct - 1, n // 2))
+    numbers = list(range(2, largest + 1)) if k is None else [k] if isinstance(k, int) else list(k)
     if not numbers or not all(isinstance(each, int) and 1 <= each <= n for each in numbers):
         raise InputError(f"`k` must be between 1 and {n:,}, the number of samples; got {k!r}")
     if len(numbers) == 1:
