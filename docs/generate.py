@@ -44,6 +44,16 @@ SECTIONS = {
         "imix.reports.run_report.report",
         "imix.reports.maps.draw_map",
     ],
+    "Questions without labels": [
+        "imix.explore.cluster.cluster",
+        "imix.explore.similar.similar",
+        "imix.explore.duplicates.duplicates",
+        "imix.explore.outliers.outliers",
+        "imix.explore.select.select",
+        "imix.explore.label_errors.label_errors",
+        "imix.explore.result.Answer",
+        "imix.explore.cluster.Clusters",
+    ],
     "Mixing": ["imix.mix.Mix", "imix.mix.MixUp", "imix.mix.CutMix", "imix.mix.InputMix"],
     "Methods": [
         "imix.methods.method.Method",

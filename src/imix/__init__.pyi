@@ -15,6 +15,12 @@ from .errors import StorageError as StorageError
 from .errors import TrainingError as TrainingError
 from .evaluation import evaluate as evaluate
 from .evaluation.transfer import transfer as transfer
+from .explore.cluster import cluster as cluster
+from .explore.duplicates import duplicates as duplicates
+from .explore.label_errors import label_errors as label_errors
+from .explore.outliers import outliers as outliers
+from .explore.select import select as select
+from .explore.similar import similar as similar
 from .methods import BYOL as BYOL
 from .methods import MoCo as MoCo
 from .methods import NPair as NPair

@@ -5,12 +5,14 @@
 
 import os
 
+import numpy as np
 import pytest
 import torch
 
 import imix
 from imix.augment.image import cifar
 from imix.detection import Detection, detect
+from imix.explore.neighbors import nearest
 from imix.reproduce.fake_data import fake_voc
 from imix.run import checkpoint
 from imix.runtime import logsumexp
@@ -89,6 +91,14 @@ def test_the_image_kernel_equals_the_plain_transforms(size):
     expected = view.transform(x, uniforms)
     actual = view.transform(x.to(DEVICE), uniforms.to(DEVICE))
     torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_neighbors_on_a_gpu_are_those_on_a_cpu():
+    bank = torch.nn.functional.normalize(rows(300)[0], dim=1)
+    for queries in (None, bank[:7] + 0.01):
+        found, expected = nearest(bank, queries, 5, DEVICE), nearest(bank, queries, 5, "cpu")
+        assert found.indices.tolist() == expected.indices.tolist()
+        np.testing.assert_allclose(found.similarities, expected.similarities, atol=1e-5)
 
 
 def test_evaluation_on_the_device_agrees_with_a_cpu_and_leaves_the_encoder_where_it_was():

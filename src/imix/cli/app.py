@@ -6,16 +6,17 @@ from typing import Any, get_args
 from cyclopts import App, ArgumentCollection, CoercionError, Parameter
 
 from imix._version import __version__
-from imix.cli import commands
+from imix.cli import commands, explore
 from imix.cli.config_file import apply_config_file
 from imix.cli.flags import OPTIONS
 from imix.cli.reproduce import reproduce
 
 FUNCTIONS: tuple[Callable[..., None], ...] = (
     *(commands.demo, commands.pretrain, commands.evaluate, commands.finetune, commands.predict, commands.embed),
+    *(explore.cluster, explore.similar, explore.duplicates, explore.outliers, explore.select, explore.label_errors),
     *(commands.transfer, commands.report, commands.map, commands.export, commands.data, reproduce, commands.bench),
 )
-COMMANDS = [function.__name__ for function in FUNCTIONS]
+COMMANDS = [function.__name__.replace("_", "-") for function in FUNCTIONS]
 
 
 def show_default(value: Any) -> str | None:

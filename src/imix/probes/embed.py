@@ -134,7 +134,7 @@ def sample_columns(dataset: Data, sources: Mapping[str, Source]) -> dict[str, np
 
 
 def read_columns(data: Any, dataset: Data, names: Sequence[str], reserved: str, to_csv: bool) -> dict[str, Any]:
-    """Return columns with their original values from the table's file or data frame.
+    """Return columns with their original values from the files or the data frame: training rows, then test rows.
 
     Names that match the pattern `reserved` are those of output columns, and an error.
     """
@@ -143,11 +143,12 @@ def read_columns(data: Any, dataset: Data, names: Sequence[str], reserved: str, 
     clashes = [name for name in names if re.fullmatch(rf"{reserved}|split|file|label", name)]
     if clashes:
         raise InputError(f"`keep={clashes[0]!r}` is the name of an output column; rename it in the table")
-    frame = source_frames(data, dataset, names)[0]
+    frames = [frame.data.select(list(names)) for frame in source_frames(data, dataset, names)]
+    table = pa.concat_tables(frames, promote_options="permissive")
     for name in names:
-        if to_csv and pa.types.is_nested(frame.column(name).type):
+        if to_csv and pa.types.is_nested(table.column(name).type):
             raise InputError(f"column {name!r} holds lists or structs, which .csv cannot store; use .parquet")
-    return {name: frame.column(name) for name in names}
+    return {name: table.column(name) for name in names}
 
 
 def printable(name: str) -> str:
