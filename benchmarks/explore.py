@@ -1,6 +1,6 @@
 """Questions without labels: known answers are planted, and the search is timed.
 
-    python benchmarks/explore.py tables --data digits cifar10 covtype --data-dir DIR --limit 5000 --out explore.csv
+    python benchmarks/explore.py tables --data digits cifar10 covtype.csv --data-dir DIR --out explore.csv
     python benchmarks/explore.py scale --samples 1000000
 
 `tables` measures, for the inputs and for features learned without mixing (none) and with i-Mix (mixup), on the first
@@ -45,7 +45,10 @@ Result = tuple[str, str, float]  # question, measure, value
 
 def load(name: str, data_dir: str | None, limit: int) -> Data:
     """Load a data set, with up to `limit` training and test samples, drawn at random."""
-    data = imix.data.load(name, imix.DataSettings(data_dir=data_dir))
+    is_table = name.endswith(".csv")  # with the labels in a column y, and test rows in a second file
+    test_file = name.replace(".csv", "_test.csv") if is_table else None
+    label = "y" if is_table else None
+    data = imix.data.load(name, imix.DataSettings(data_dir=data_dir, label=label, test=test_file))
     assert data.test is not None
     generator = torch.Generator().manual_seed(0)
     train, test = (
@@ -169,7 +172,8 @@ def measure_tables(args: argparse.Namespace) -> None:
                     run = None
                     if features != "inputs":
                         options = {"mix": features, "epochs": args.epochs, "seed": seed, "device": args.device}
-                        run = imix.pretrain(data, **options, progress=False)
+                        augment = "cifar" if (data.train.shape or ())[:-2] == (3,) else None
+                        run = imix.pretrain(data, **options, augment=augment, progress=False)
                     for measure in MEASUREMENTS:
                         for question, quantity, value in measure(run, data, seed):
                             writer.writerow([name, features, seed, question, quantity, f"{value:.4f}"])

@@ -13,9 +13,10 @@ from torch import nn
 from imix.errors import InputError
 from imix.explore.explain import Difference, differences
 from imix.explore.neighbors import nearest
-from imix.explore.result import Answer, format_table
+from imix.explore.result import Answer, Card, format_table
 from imix.explore.samples import ReadOptions, Samples, read_samples
 from imix.explore.stability import Choice, choose_k, fit_kmeans
+from imix.explore.stored import deliver
 from imix.run import Run
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 MAX_HDBSCAN = 20_000  # it compares all pairs; the other samples join the group of their nearest neighbor
 SHOWN = 5  # typical and boundary samples of a group
 SHOWN_GROUPS = 30  # in the summary
-SHOWN_DIFFERENCES = 3
+SHOWN_DIFFERENCES, SHOWN_IN_CARD = 3, 6
 COLUMNS = "group|center_similarity|margin"
 
 
@@ -38,6 +39,8 @@ class Clusters(Answer):
         One row per sample.
     summary : str
         The groups, in a few lines.
+    cards : tuple of Card
+        The typical and boundary samples of the groups.
     groups : polars.DataFrame
         One row per group: `group`, `size`, `share`; `typical` and `boundary`, the positions in `frame` of the samples
         nearest to its center and between it and another group.
@@ -118,8 +121,7 @@ def cluster(
     else:
         choice, group = Choice(0), _hdbscan(samples, min_size)
     answer = _describe(samples, _by_size(group), choice, method)
-    if out is not None:
-        answer.write(out)
+    deliver("cluster", answer, samples, out)
     return answer
 
 
@@ -167,7 +169,17 @@ def _describe(samples: Samples, group: np.ndarray, choice: Choice, method: str) 
     lists = {"typical": pl.List(pl.Int64), "boundary": pl.List(pl.Int64)}
     groups = pl.DataFrame(rows, {**types, **lists}, orient="row")
     summary = _summarize(samples, groups, found, choice, method, int((group < 0).sum()))
-    return Clusters(frame, summary, groups, _as_frame(found), choice.frame())
+    return Clusters(frame, summary, _cards(groups, found), groups, _as_frame(found), choice.frame())
+
+
+def _cards(groups: "pl.DataFrame", found: Sequence[Sequence[Difference]]) -> tuple[Card, ...]:
+    cards = []
+    for record, items in zip(groups.head(SHOWN_GROUPS).iter_rows(named=True), found, strict=False):
+        title = f"Group {record['group']}: {record['size']:,} samples ({100 * record['share']:.1f}%)"
+        typical, boundary = record["typical"], record["boundary"]
+        captions = ("typical",) * len(typical) + ("boundary",) * len(boundary)
+        cards.append(Card(title, "; ".join(map(str, items[:SHOWN_IN_CARD])), (*typical, *boundary), captions))
+    return tuple(cards)
 
 
 def _similarities(samples: Samples, group: np.ndarray, n_groups: int) -> tuple[np.ndarray, np.ndarray]:

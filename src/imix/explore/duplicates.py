@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from imix.batch import fields
 from imix.errors import InputError
 from imix.explore.neighbors import nearest
-from imix.explore.result import Answer, format_table
+from imix.explore.result import Answer, Card, format_table
 from imix.explore.samples import ReadOptions, Samples, read_samples
+from imix.explore.stored import deliver
 from imix.run import Run
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ CANDIDATES = 10  # nearest neighbors of each sample that are compared with it
 DEVIATIONS = 6.0  # robust standard deviations below the usual distance at which a pair is a near-duplicate
 MAX_THRESHOLD = 1 / 3
 MIN_THRESHOLD = {"audio": 0.25, "image": 0.02, "vector": 0.02}  # shifted by half a frame, a spectrogram changes
-SHOWN = 5  # pairs in the summary
+SHOWN, SHOWN_CARDS = 5, 40  # pairs in the summary and in the report
 COLUMNS = "other_.*|kind|relative_distance|feature_similarity|group"
 
 
@@ -84,9 +85,9 @@ def duplicates(
     order = np.lexsort((pairs[:, 1], pairs[:, 0], relative))
     is_exact = np.arange(len(pairs)) < len(exact)
     frame = _as_frame(samples, pairs[order], is_exact[order], relative[order])
-    answer = Answer(frame, _summarize(samples, frame, pairs[order], threshold, search))
-    if out is not None:
-        answer.write(out)
+    summary = _summarize(samples, frame, pairs[order], threshold, search)
+    answer = Answer(frame, summary, _cards(samples, frame, pairs[order]))
+    deliver("duplicates", answer, samples, out)
     return answer
 
 
@@ -157,6 +158,20 @@ def _similarities(features: Tensor, pairs: np.ndarray) -> np.ndarray:
     return (features[i] * features[j]).sum(1).numpy()
 
 
+def _cards(samples: Samples, frame: "pl.DataFrame", pairs: np.ndarray) -> tuple[Card, ...]:
+    cards = []
+    for position in _near_first(frame)[:SHOWN_CARDS]:
+        record, pair = frame.row(int(position), named=True), pairs[position].tolist()
+        title = "Equal" if record["kind"] == "exact" else f"Relative distance {record['relative_distance']:.3f}"
+        text = "training and test sample" if pair[0] < samples.n_train <= pair[1] else ""
+        cards.append(Card(title, text, tuple(pair)))
+    return tuple(cards)
+
+
+def _near_first(frame: "pl.DataFrame") -> np.ndarray:
+    return np.argsort(frame["kind"].to_numpy() == "exact", kind="stable")
+
+
 def _summarize(samples: Samples, frame: "pl.DataFrame", pairs: np.ndarray, threshold: float, search: str) -> str:
     exact = int((frame["kind"] == "exact").sum())
     copies = len(np.unique(pairs)) - frame["group"].n_unique() if len(frame) else 0
@@ -172,8 +187,7 @@ def _summarize(samples: Samples, frame: "pl.DataFrame", pairs: np.ndarray, thres
     if "label" in frame.columns and (different := int((frame["label"] != frame["other_label"]).sum())):
         lines.append(f"{different:,} pairs have different labels")
     rows = [["sample", "duplicate", "kind", "relative distance"]]
-    near_first = np.argsort(frame["kind"].to_numpy() == "exact", kind="stable")[:SHOWN]
-    for position in near_first:
+    for position in _near_first(frame)[:SHOWN]:
         record = frame.row(int(position), named=True)
         rows.append([*samples.names(pairs[position]), record["kind"], f"{record['relative_distance']:.3f}"])
     return "\n".join([*lines, *(["", *format_table(rows)] if len(rows) > 1 else [])])

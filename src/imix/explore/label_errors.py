@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from imix.errors import InputError
 from imix.explore.neighbors import nearest
-from imix.explore.result import Answer, format_table
+from imix.explore.result import Answer, Card, format_table
 from imix.explore.samples import ReadOptions, Samples, read_samples
+from imix.explore.stored import deliver
 from imix.probes.linear import Linear, draw_folds, fit_linear
 from imix.run import Run
 
@@ -20,7 +21,7 @@ MAX_FIT = 10_000  # samples that a linear classifier is fitted to
 LINEAR = Linear(strengths=(1e-3, 1e-2, 0.1, 1.0), folds=3)
 NEIGHBORS, TEMPERATURE = 20, 0.07  # as in `imix.evaluation.KNN`
 PRIOR_WEIGHT = 0.5  # of the uniform distribution among the votes, whose sum is 1 or more
-SHOWN = 10  # in the summary
+SHOWN, SHOWN_CARDS = 10, 60  # labels in the summary and in the report
 COLUMNS = "suggested|p_label|p_suggested|rank"
 
 
@@ -82,8 +83,7 @@ def label_errors(
     losses = {name: _log_loss(p, labels) for name, p in candidates.items()}
     best = min(losses, key=lambda name: losses[name])
     answer = _describe(samples, labels, known, candidates[best], best)
-    if out is not None:
-        answer.write(out)
+    deliver("label-errors", answer, samples, out)
     return answer
 
 
@@ -163,7 +163,13 @@ def _describe(samples: Samples, labels: Tensor, known: Tensor, probabilities: Te
         f"{agree:.1f}% are the most probable class ({model})",
     ]
     rows = [["p", "sample", "label", "suggested"]]
-    top = known.numpy()[order[(suggested != labels).numpy()[order]][:SHOWN]]
+    disagreeing = known.numpy()[order[(suggested != labels).numpy()[order]]]
+    top = disagreeing[:SHOWN]
     for name, record in zip(samples.names(top), frame[top].iter_rows(named=True), strict=True):
         rows.append([f"{record['p_label']:.3f}", name, str(record["label"]), str(record["suggested"])])
-    return Answer(frame, "\n".join([*lines, "", *format_table(rows)]))
+    cards = []
+    for position in disagreeing[:SHOWN_CARDS].tolist():
+        record = frame.row(position, named=True)
+        title = f"{record['label']}, suggested: {record['suggested']}"
+        cards.append(Card(title, f"probability of the label: {record['p_label']:.3f}", (position,)))
+    return Answer(frame, "\n".join([*lines, "", *format_table(rows)]), tuple(cards))

@@ -8,12 +8,13 @@ from torch import nn
 
 from imix.explore.explain import reasons
 from imix.explore.neighbors import Neighbors, nearest
-from imix.explore.result import Answer, format_table
+from imix.explore.result import Answer, Card, format_table
 from imix.explore.samples import ReadOptions, Samples, read_samples
+from imix.explore.stored import deliver
 from imix.run import Run
 
 EXPLAINED = 1000  # outliers with a reason
-SHOWN = 10  # outliers in the summary
+SHOWN, SHOWN_CARDS = 10, 30  # outliers in the summary and in the report
 COLUMNS = "score|percentile|rank|nearest_.*|reason"
 
 
@@ -70,8 +71,7 @@ def outliers(
     scores = np.sqrt(_relative(1 - found.similarities) * _relative(inputs))
     order = np.argsort(-scores, kind="stable")
     answer = _describe(samples, found, scores, order)
-    if out is not None:
-        answer.write(out)
+    deliver("outliers", answer, samples, out)
     return answer
 
 
@@ -110,4 +110,13 @@ def _describe(samples: Samples, found: Neighbors, scores: np.ndarray, order: np.
     nearest_names = samples.names(found.indices[top, 0])
     for position, name, neighbor in zip(top, samples.names(top), nearest_names, strict=True):
         rows.append([f"{scores[position]:.2f}", name, texts[position] or neighbor])
-    return Answer(frame, "\n".join([title, scale, "", *format_table(rows)]))
+    cards = tuple(
+        Card(
+            f"Score {scores[position]:.2f}",
+            texts[position] or "",
+            (int(position), int(found.indices[position, 0])),
+            ("outlier", "nearest neighbor"),
+        )
+        for position in order[:SHOWN_CARDS]
+    )
+    return Answer(frame, "\n".join([title, scale, "", *format_table(rows)]), cards)

@@ -1,4 +1,4 @@
-"""`Answer`: the result of every question, a table with ids and scores, and a summary."""
+"""`Answer`: the result of every question, a table with ids and scores, a summary, and the samples to show."""
 
 import html
 from dataclasses import dataclass
@@ -16,6 +16,26 @@ FORMATS = (".parquet", ".csv")
 HTML_ROWS = 10
 
 
+@dataclass(frozen=True)
+class Card:
+    """A few samples that the report shows together, such as a group or a pair.
+
+    Parameters
+    ----------
+    title, text : str
+        What is shown above the samples.
+    samples : tuple of int
+        Their positions: training samples, then test samples.
+    captions : tuple of str
+        A text for each sample, or none.
+    """
+
+    title: str
+    text: str
+    samples: tuple[int, ...]
+    captions: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer:
     """The answer to a question about samples.
@@ -27,6 +47,8 @@ class Answer:
         the training and the test samples separately.
     summary : str
         What the answer says, in a few lines.
+    cards : tuple of Card
+        The samples that the report shows.
 
     Examples
     --------
@@ -39,6 +61,7 @@ class Answer:
 
     frame: "pl.DataFrame"
     summary: str
+    cards: tuple[Card, ...]
 
     def write(self, path: "str | Path") -> Path:
         """Write the frame to a .parquet or .csv file, and return its path."""

@@ -45,6 +45,15 @@ class ReadOptions(TypedDict, total=False):
     device: str
 
 
+@dataclass(frozen=True)
+class Origin:
+    """How samples were loaded, if they have a name or path."""
+
+    data: str
+    with_test: bool
+    options: Mapping[str, Any]
+
+
 @dataclass(frozen=True, eq=False)
 class Samples:
     """Samples with their features: training samples, then test samples.
@@ -59,12 +68,18 @@ class Samples:
         Columns of the table to copy to the answer, with the original values.
     device : str
         Where similarities are computed.
+    run : Run or None
+        The run whose encoder computed the features.
+    origin : Origin or None
+        How the samples were loaded; None if they are in memory only.
     """
 
     data: Data
     features: Tensor
     kept: Mapping[str, Any] = field(default_factory=dict)
     device: str = "auto"
+    run: Run | None = None
+    origin: Origin | None = None
 
     def __len__(self) -> int:
         return len(self.features)
@@ -185,7 +200,11 @@ def read_samples(
         raise InputError(
             f"all {len(features):,} samples of {dataset.name} have the same features, so they cannot be compared"
         )
-    return Samples(dataset, features, kept, device)
+    origin = None
+    if isinstance(data, str | Path):
+        given = {name: value for name, value in options.items() if value is not None}
+        origin = Origin(str(data), with_test, given)
+    return Samples(dataset, features, kept, device, loaded_run, origin)
 
 
 def read_queries(run: Run | None, data: Any, samples: Samples, **options: Any) -> Samples:

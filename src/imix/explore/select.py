@@ -9,13 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from imix.errors import InputError
-from imix.explore.result import Answer, format_table
+from imix.explore.result import Answer, Card, format_table
 from imix.explore.samples import ReadOptions, Samples, read_samples
 from imix.explore.stability import fit_kmeans
+from imix.explore.stored import deliver
 from imix.run import Run
 
 MAX_GROUPS = 500  # besides those that are requested; if more samples have labels, they share groups
-SHOWN = 10  # in the summary
+SHOWN, SHOWN_IN_CARD = 10, 60  # samples in the summary and in the report
 COLUMNS = "rank|represents|group_labels"
 
 
@@ -74,8 +75,7 @@ def select(
     group = fit_kmeans(features, n_groups, seed)
     chosen, sizes, labeled = _choose(features, group, has_label, n)
     answer = _describe(samples, chosen, sizes, labeled, int(has_label.sum()))
-    if out is not None:
-        answer.write(out)
+    deliver("select", answer, samples, out)
     return answer
 
 
@@ -116,4 +116,6 @@ def _describe(samples: Samples, chosen: np.ndarray, sizes: np.ndarray, labels: n
     for i, name in enumerate(samples.names(chosen[:SHOWN])):
         rows.append([str(i + 1), name, f"{sizes[i]:,} samples"])
     lines = [f"{len(chosen):,} of {n:,} training samples of {samples.data.name} to label{known}"]
-    return Answer(frame, "\n".join([*lines, "", *format_table(rows)]))
+    captions = tuple(f"represents {size:,}" for size in sizes[:SHOWN_IN_CARD])
+    card = Card("Most useful first", "", tuple(chosen[:SHOWN_IN_CARD].tolist()), captions)
+    return Answer(frame, "\n".join([*lines, "", *format_table(rows)]), (card,))

@@ -9,14 +9,16 @@ from torch import nn
 
 from imix.errors import InputError
 from imix.explore.neighbors import Neighbors, nearest
-from imix.explore.result import Answer, format_table
+from imix.explore.result import Answer, Card, format_table
 from imix.explore.samples import ReadOptions, Samples, read_queries, read_samples, short_names
+from imix.explore.stored import deliver
 from imix.run import Run, as_run
 
 if TYPE_CHECKING:
     import polars as pl
 
 SHOWN_QUERIES, SHOWN_NEIGHBORS = 5, 5  # in the summary
+SHOWN_CARDS, SHOWN_IN_CARD = 20, 9  # queries and neighbors in the report
 COLUMNS = "query_.*|rank|similarity"
 
 
@@ -74,10 +76,10 @@ def similar(
         _check_width(samples, queries)
         found = nearest(samples.features, queries.features, k, samples.device)
         asked = queries.columns
-    frame = _as_frame(samples, asked, found)
-    answer = Answer(frame, _summarize(samples, asked, found))
-    if out is not None:
-        answer.write(out)
+    if rows is None and to is None:
+        rows = np.arange(len(samples))
+    answer = Answer(_as_frame(samples, asked, found), _summarize(samples, asked, found), _cards(asked, rows, found))
+    deliver("similar", answer, samples, out)
     return answer
 
 
@@ -125,6 +127,17 @@ def _as_frame(samples: Samples, asked: "pl.DataFrame", found: Neighbors) -> "pl.
     ranks = pl.DataFrame({"rank": np.tile(np.arange(1, k + 1), n)})
     scores = pl.DataFrame({"similarity": found.similarities.reshape(-1)})
     return pl.concat([queries, ranks, samples.columns[found.indices.reshape(-1)], scores], how="horizontal")
+
+
+def _cards(asked: "pl.DataFrame", rows: np.ndarray | None, found: Neighbors) -> tuple[Card, ...]:
+    """Each query with its neighbors; `rows` are the positions of the queries, if they are samples of the data."""
+    cards = []
+    for i, name in enumerate(short_names(asked.head(SHOWN_CARDS))):
+        neighbors = [int(position) for position in found.indices[i, :SHOWN_IN_CARD]]
+        query, captions = ([], []) if rows is None else ([int(rows[i])], ["query"])
+        captions = [*captions, *(f"{similarity:.3f}" for similarity in found.similarities[i, :SHOWN_IN_CARD])]
+        cards.append(Card(name, "", (*query, *neighbors), tuple(captions)))
+    return tuple(cards)
 
 
 def _summarize(samples: Samples, asked: "pl.DataFrame", found: Neighbors) -> str:

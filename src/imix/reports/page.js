@@ -153,6 +153,8 @@
     return element;
   }
 
+  const spriteSizeOf = samples => samples.sprite ? Math.max(samples.sprite.width, samples.sprite.height) : 1;
+
   function neighborList(pane, samples, point, spriteSize) {
     return createElement("div", {className: "neighbors"}, ...page.maps[shownMaps[pane]].neighbors[point].map(neighbor => {
       const name = sampleName(samples, neighbor), label = sampleClass(samples, neighbor);
@@ -170,10 +172,9 @@
     Plotly.restyle(`map-${pane}`, {x: coordinates(map.x), y: coordinates(map.y)}, [byId(`map-${pane}`).data.length - 1]);
   }
 
-  function showSample(pane, point, withNeighbors) {
-    const key = page.maps[shownMaps[pane]].samples, samples = page.samples[key], panel = byId("panel");
-    const parts = [];
-    const spriteSize = samples.sprite ? Math.max(samples.sprite.width, samples.sprite.height) : 1;
+  // What is known about a sample: image, name, class, audio, table row.
+  function sampleDetails(samples, point, autoplay) {
+    const parts = [], spriteSize = spriteSizeOf(samples);
     const image = thumbnail(samples, point, Math.max(1, Math.floor(200 / spriteSize)));
     if (image) parts.push(image);
     parts.push(createElement("h3", {textContent: sampleName(samples, point)}));
@@ -181,7 +182,7 @@
       parts.push(createElement("div", {}, swatch(classColor(samples.labels[point])), sampleClass(samples, point)));
     }
     if (samples.audio && samples.audio[point]) {
-      parts.push(createElement("audio", {controls: true, src: samples.audio[point], autoplay: withNeighbors}));
+      parts.push(createElement("audio", {controls: true, src: samples.audio[point], autoplay}));
     }
     if (samples.rows) {
       const list = createElement("dl");
@@ -189,17 +190,83 @@
         createElement("dt", {textContent: name, title: name}), createElement("dd", {textContent: samples.rows[point][i] ?? "–"})));
       parts.push(list);
     }
+    return parts;
+  }
+
+  function showSample(pane, point, withNeighbors) {
+    const key = page.maps[shownMaps[pane]].samples, samples = page.samples[key], panel = byId("panel");
+    const parts = sampleDetails(samples, point, withNeighbors);
     if (withNeighbors) {
-      parts.push(createElement("h3", {textContent: "Nearest neighbors"}), neighborList(pane, samples, point, spriteSize));
+      const neighbors = neighborList(pane, samples, point, spriteSizeOf(samples));
+      parts.push(createElement("h3", {textContent: "Nearest neighbors"}), neighbors);
       shownMaps.forEach((map, other) => { if (page.maps[map].samples === key) markNeighbors(other, point); });
     }
     panel.replaceChildren(...parts);
     panel.dataset.point = point;
   }
 
+  const shownCards = 12, tableRows = 8;
+
+  function drawAnswers() {
+    byId("answers").hidden = !page.answers.length;
+    byId("answer-list").replaceChildren(...page.answers.map(answer => {
+      const title = page.groups.length > 1 ? `${answer.title}: ${page.groups[answer.group]}` : answer.title;
+      const hasRows = answer.cards.some(card => card.samples.some(([key]) => page.samples[key].rows));
+      const cards = createElement("div", {className: hasRows ? "cards wide-cards" : "cards"},
+        ...answer.cards.slice(0, shownCards).map(createCard));
+      const more = createElement("button", {className: "more", textContent: `Show all ${answer.cards.length}`});
+      more.hidden = answer.cards.length <= shownCards;
+      more.addEventListener("click", () => { cards.replaceChildren(...answer.cards.map(createCard)); more.hidden = true; });
+      return createElement("div", {className: "answer"}, createElement("h3", {textContent: title}),
+        ...answer.lead.map(textContent => createElement("p", {className: "faint", textContent})), cards, more);
+    }));
+  }
+
+  function createCard(card) {
+    const parts = [createElement("h4", {textContent: card.title})];
+    if (card.text) parts.push(createElement("p", {textContent: card.text}));
+    const hasRows = card.samples.some(([key]) => page.samples[key].rows);
+    parts.push(hasRows ? compareRows(card.samples, card.text) : createElement("div", {className: "tiles"}, ...card.samples.map(createTile)));
+    return createElement("div", {className: "card"}, ...parts);
+  }
+
+  function createTile([key, point, caption]) {
+    const samples = page.samples[key], label = sampleClass(samples, point);
+    const image = thumbnail(samples, point, Math.max(0.5, 64 / spriteSizeOf(samples))) ?? "";
+    const text = caption || label || sampleName(samples, point);
+    const button = createElement("button", {title: [sampleName(samples, point), label].filter(Boolean).join(", ")},
+      image, createElement("div", {textContent: text}));
+    button.addEventListener("click", () => openSample(samples, point));
+    return button;
+  }
+
+  // A column for each sample; first the rows that the text names, then those in which the samples differ, if there are two.
+  function compareRows(shown, text) {
+    const all = shown.slice(0, 6).map(([key, point]) => page.samples[key].rows[point]);
+    const names = page.samples[shown[0][0]].columns;
+    const differs = i => all.length === 2 && all[0][i] !== all[1][i];
+    const rank = i => 2 * text.includes(`${names[i]} `) + differs(i);
+    const order = names.map((_, i) => i).sort((a, b) => rank(b) - rank(a) || a - b).slice(0, tableRows);
+    const head = createElement("tr", {}, createElement("th"), ...shown.slice(0, 6).map(([key, point, caption]) => {
+      const name = sampleName(page.samples[key], point), button = createElement("button", {textContent: caption || name, title: name});
+      button.addEventListener("click", () => openSample(page.samples[key], point));
+      return createElement("th", {}, button);
+    }));
+    return createElement("table", {}, createElement("thead", {}, head), createElement("tbody", {}, ...order.map(i =>
+      createElement("tr", {className: differs(i) ? "differs" : ""}, createElement("th", {textContent: names[i]}),
+        ...all.map(row => createElement("td", {textContent: row[i] ?? "–"}))))));
+  }
+
+  function openSample(samples, point) {
+    const dialog = byId("sample");
+    dialog.replaceChildren(...sampleDetails(samples, point, true));
+    dialog.showModal();
+  }
+
   function drawAll() {
     drawCurves();
     drawConfusionMatrices();
+    drawAnswers();
     if (!page.maps.length) return;
     byId("embedding-map").hidden = false;
     byId("maps").className = `panes-${shownMaps.length}`;
@@ -208,6 +275,7 @@
   }
 
   window.imixShowSample = (point, withNeighbors) => showSample(0, point, withNeighbors);  // for tests and the browser console
+  byId("sample").addEventListener("click", event => { if (event.target === byId("sample")) byId("sample").close(); });
   drawAll();
   darkMode.addEventListener("change", drawAll);
 })();

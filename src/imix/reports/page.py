@@ -12,6 +12,7 @@ from imix.files import write_text
 from imix.output import print_message
 from imix.probes.embed import encode_source
 from imix.probes.run_data import load_for_run
+from imix.reports.answers import answer_sections
 from imix.reports.baselines import split_baselines
 from imix.reports.groups import (
     DERIVED_SETTINGS,
@@ -91,12 +92,14 @@ def write_report(
     results = _results_table(groups, baselines)
     groups = [group for group in groups if group.runs]
     maps, map_samples = _maps(groups, samples)
+    answers, answer_samples = answer_sections(groups[:MAX_MAPS])
     content = {
         "colors": {"light": COLORS, "dark": DARK_COLORS},
         "groups": [group.name for group in groups],
         "curves": _curves(groups),
         "maps": maps,
-        "samples": map_samples,
+        "samples": map_samples | answer_samples,
+        "answers": answers,
         "confusionMatrices": _confusion_matrices(groups, map_samples),
     }
     template, style, script = (

@@ -9,6 +9,7 @@
     best_encoder.safetensors  the encoder of the best epoch, with `keep_best`
     head.safetensors      the classifier's last layer, if the run was fine-tuned
     evaluations.jsonl     results of `imix evaluate`
+    answers/              answers of `imix cluster` and the like, for the report
     detection.pt          checkpoint of detector fine-tuning; deleted when it finishes
     report.html           the page written by `imix report`
     tensorboard/          TensorBoard logs, if enabled
@@ -37,6 +38,7 @@ from imix.run.result import Result
 from imix.run.stored_encoder import is_export, load_with_progress
 from imix.settings import DataSettings, ResolvedSettings
 
+ANSWERS = "answers"
 # The checkpoint first: without it a partly deleted run starts over instead of resuming.
 RUN_FILES = [
     "checkpoint.pt",
@@ -235,4 +237,5 @@ def clear_run_folder(path: Path) -> None:
     """Delete the files of a run. Other files stay, and so does config.json, which marks the folder as a run folder."""
     for file in [*(path / name for name in RUN_FILES), *path.glob(".*.unfinished")]:
         remove(file)
-    shutil.rmtree(path / "tensorboard", ignore_errors=True)
+    for folder in ("tensorboard", ANSWERS):
+        shutil.rmtree(path / folder, ignore_errors=True)
