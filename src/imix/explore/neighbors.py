@@ -31,13 +31,13 @@ class Neighbors:
         Positions of the neighbors.
     similarities : ndarray of shape (Q, k)
         Cosine similarities.
-    recall : float
-        Part of the true neighbors that were found, measured on some queries; 1 if the search was exact.
+    recall : float or None
+        Part of the true neighbors that were found, measured on some queries; None if the search was exact.
     """
 
     indices: np.ndarray
     similarities: np.ndarray
-    recall: float = 1.0
+    recall: float | None = None
 
     def without(self, rows: np.ndarray) -> "Neighbors":
         """Remove the queries' own rows (Q,) of the bank from their k + 1 neighbors."""
@@ -46,7 +46,7 @@ class Neighbors:
     @property
     def description(self) -> str:
         """How the neighbors were found."""
-        return "exact search" if self.recall == 1 else f"approximate search, recall {100 * self.recall:.1f}%"
+        return "exact search" if self.recall is None else f"approximate search, recall {100 * self.recall:.1f}%"
 
 
 def nearest(bank: Tensor, queries: Tensor | None, k: int, device: str = "auto") -> Neighbors:
