@@ -172,8 +172,8 @@ def measure_tables(args: argparse.Namespace) -> None:
                     run = None
                     if features != "inputs":
                         options = {"mix": features, "epochs": args.epochs, "seed": seed, "device": args.device}
-                        augment = "cifar" if (data.train.shape or ())[:-2] == (3,) else None
-                        run = imix.pretrain(data, **options, augment=augment, progress=False)
+                        options["augment"] = "cifar" if (data.train.shape or ())[:-2] == (3,) else None
+                        run = imix.pretrain(data, **options, progress=False)
                     for measure in MEASUREMENTS:
                         for question, quantity, value in measure(run, data, seed):
                             writer.writerow([name, features, seed, question, quantity, f"{value:.4f}"])

@@ -8,7 +8,7 @@ from imix.explore.result import Answer, format_table
 
 
 def test_an_answer_is_its_summary_and_is_written_as_a_table(tmp_path, read):
-    answer = Answer(polars.DataFrame({"row": [0, 1], "name": ["a", None]}), "two <rows>")
+    answer = Answer(polars.DataFrame({"row": [0, 1], "name": ["a", None]}), "two <rows>", ())
     assert str(answer) == repr(answer) == "two <rows>"
     assert answer._repr_html_().startswith("<pre>two &lt;rows&gt;</pre>")
     for name in ("a.parquet", "a.csv"):

@@ -128,6 +128,25 @@ def test_confusion_matrices_have_axis_titles(browser, report_path):
 
 
 @pytest.mark.slow
+def test_a_sample_of_an_answer_opens_in_full(browser, runs, table, tmp_path):
+    shutil.copytree(runs[0], tmp_path / "run")
+    imix.outliers(tmp_path / "run")
+    path = imix.report(tmp_path / "run", tmp_path / "r.html", samples=10)
+    view, errors = open_page(browser, path)
+    assert view.locator("#answers .card").count() == 12
+    view.get_by_text("Show all 30").click()
+    assert view.locator("#answers .card").count() == 30
+    view.locator("#answers .card button").first.click()
+    content = content_of(path)
+    key, place, _ = content["answers"][0]["cards"][0]["samples"][0]
+    assert str(content["samples"][key]["rows"][place][0]) in view.locator("dialog").inner_text()
+    view.keyboard.press("Escape")
+    assert not view.locator("dialog").is_visible()
+    assert view.evaluate("window.hurt") is None and errors == []
+    view.close()
+
+
+@pytest.mark.slow
 def test_fifty_thousand_points_are_drawn_quickly(browser, tmp_path, monkeypatch):
     n = 50_000
     rng = np.random.default_rng(0)

@@ -203,7 +203,8 @@ def read_samples(
     origin = None
     if isinstance(data, str | Path):
         given = {name: value for name, value in options.items() if value is not None}
-        origin = Origin(str(data), with_test, given)
+        texts = {name: dict(value) if isinstance(value, Mapping) else str(value) for name, value in given.items()}
+        origin = Origin(str(data), with_test, texts)
     return Samples(dataset, features, kept, device, loaded_run, origin)
 
 
