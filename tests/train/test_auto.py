@@ -48,11 +48,19 @@ def test_more_samples_have_larger_batches_and_more_steps(device):
 
 
 def test_a_few_hundred_samples_and_millions_of_images_get_sensible_numbers():
-    assert choose_batch_size(500, CPU) == 32
-    assert choose_epochs(500, 500 // 32, CPU) * (500 // 32) == pytest.approx(3_000, rel=0.01)
+    assert choose_batch_size(500, CPU) == 64
+    assert choose_epochs(500, 500 // 64, CPU) * (500 // 64) == pytest.approx(2_000, rel=0.01)
     assert choose_batch_size(5_000_000, GPU) == 512
-    assert 20 <= choose_epochs(5_000_000, 5_000_000 // 512, GPU) <= 30
+    assert 20 <= choose_epochs(5_000_000, 5_000_000 // 512, GPU) <= 40
     assert choose_epochs(5_000_000, 5_000_000 // 256, CPU) == 1
+
+
+def test_small_data_gets_the_same_numbers_on_any_device():
+    for n in (32, 142, 500, 1_000):
+        batch = choose_batch_size(n, CPU)
+        assert batch == choose_batch_size(n, GPU)
+        assert n // batch >= 2
+        assert choose_epochs(n, n // batch, CPU) == choose_epochs(n, n // batch, GPU)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
@@ -96,13 +104,13 @@ def test_a_longer_wsd_run_is_resumed_with_auto(tmp_path):
 
 def test_the_time_budget_limits_the_epochs(monkeypatch):
     monkeypatch.setattr(auto, "measure_step", lambda *arguments: 0.1)
-    data = load(rows(640))  # 16 steps of 40 samples, and at most 3,000 steps
+    data = load(rows(640))  # 16 steps of 40 samples, and at most 2,000 steps
     settings = imix.Settings(batch_size=40, epochs="auto", device="cpu")
     chosen = {minutes: resolve_auto(settings, data, minutes=minutes) for minutes in (0.01, 1, 60)}
-    assert [resolved.epochs for resolved, _ in chosen.values()] == [1, 33, 188]
+    assert [resolved.epochs for resolved, _ in chosen.values()] == [1, 33, 125]
     assert chosen[0.01][1] == ["epochs auto: 1 (one epoch takes 1.6 seconds, more than 0.6 seconds)"]
     assert chosen[1][1] == ["epochs auto: 33 (528 steps, as many as fit into 60 seconds)"]
-    assert chosen[60][1] == ["epochs auto: 188 (about 3,008 steps for 640 samples)"]
+    assert chosen[60][1] == ["epochs auto: 125 (about 2,000 steps for 640 samples)"]
 
 
 def test_measuring_the_speed_changes_neither_the_encoder_nor_the_random_numbers():
@@ -156,7 +164,7 @@ def test_equal_settings_are_equal_whether_they_are_of_a_run_or_not():
         ({"batch_size": "Auto"}, "`batch_size` must be an integer or 'auto'; got 'Auto'"),
         ({"epochs": None}, "`epochs` must be an integer or 'auto'; got None"),
         ({"epochs": "auto", "batch_size": 0}, "`batch_size` must be above 0; got 0"),
-        ({"epochs": "auto", "warmup": 5_000}, "`warmup` must be at least 0 and less than `epochs=1500`; got 5000"),
+        ({"epochs": "auto", "warmup": 5_000}, "`warmup` must be at least 0 and less than `epochs=1000`; got 5000"),
         ({"minuts": 10}, "unknown option 'minuts' (did you mean 'minutes'?)"),
     ],
 )

@@ -23,11 +23,12 @@ from imix.train.setup import build_setup, global_batch_size
 from imix.train.step import build_optimizer, prepare, training_step
 from imix.train.throughput import steps_per_second
 
-STEPS_PER_EPOCH = 24  # approximately, of small data; fewer with the smallest batch
-MIN_BATCH, MAX_BATCH = 32, 256
+STEPS_PER_EPOCH = 24  # approximately; fewer with the smallest batch, and more with the largest
+MIN_BATCH, MAX_BATCH = 64, 256  # but at least two steps per epoch
 LARGE_DATA, LARGE_BATCH = 100_000, 512  # the batch on a GPU from this many samples on, as in the paper's experiments
-MIN_STEPS = 3_000
+MIN_STEPS = 2_000
 MAX_CPU_STEPS = 20_000  # unless an epoch has more
+CPU_GROWTH, GPU_GROWTH = 0.5, 0.6  # exponents with which the number of steps grows above 1,000 samples
 USABLE = 0.9  # part of the time budget for training steps; the rest is for checkpoints and measurements
 MEASURED = 0.02  # part of the time budget in which the speed is measured
 
@@ -88,26 +89,27 @@ def choose_batch_size(n: int, device: torch.device, ranks: int = 1) -> int:
     Examples
     --------
     >>> from imix.train.auto import choose_batch_size
-    >>> [choose_batch_size(n, torch.device("cpu")) for n in (500, 2_000, 5_000_000)]
+    >>> [choose_batch_size(n, torch.device("cpu")) for n in (100, 2_000, 5_000_000)]
     [32, 64, 256]
     """
     largest = LARGE_BATCH if device.type == "cuda" and n >= LARGE_DATA else MAX_BATCH
     power = 2 ** round(math.log2(max(1, n / STEPS_PER_EPOCH)))
-    return math.ceil(min(max(power, MIN_BATCH), largest) / ranks) * ranks
+    two_steps = 2 ** max(1, int(math.log2(max(1, n / 2))))
+    return math.ceil(min(max(power, MIN_BATCH), largest, two_steps) / ranks) * ranks
 
 
 def choose_epochs(n: int, steps_per_epoch: int, device: torch.device) -> int:
-    """Return the number of epochs for n samples: the number of steps grows with the square root of n.
+    """Return the number of epochs for n samples: the number of steps grows more slowly than n.
 
     Examples
     --------
     >>> from imix.train.auto import choose_epochs
     >>> [choose_epochs(n, n // 256, torch.device("cuda")) for n in (1_000, 50_000, 5_000_000)]
-    [1000, 109, 11]
+    [667, 107, 17]
     """
-    steps = MIN_STEPS * max(1.0, math.sqrt(n / 1_000))
-    if device.type == "cpu":
-        steps = min(steps, MAX_CPU_STEPS)
+    size = max(1.0, n / 1_000)
+    growth = min(size**CPU_GROWTH, MAX_CPU_STEPS / MIN_STEPS) if device.type == "cpu" else size**GPU_GROWTH
+    steps = MIN_STEPS * growth
     return max(1, round(steps / steps_per_epoch))
 
 
