@@ -4,6 +4,7 @@ import copy
 import errno
 import zipfile
 from collections import OrderedDict
+from pathlib import Path
 
 import pytest
 import torch
@@ -108,7 +109,6 @@ DAMAGES = {
     "double": lambda value: value.double(),
     "int": lambda value: value.int(),
     "complex": lambda value: value.to(torch.complex64),
-    "sparse": lambda value: value.to_sparse() if value.dim() else value.half(),
     "a number": lambda value: 3.0,
     "a list": lambda value: value.tolist(),
     "none": lambda value: None,
@@ -133,6 +133,13 @@ def test_weights_that_do_not_match_the_encoder_are_refused(tmp_path, damage):
     torch.save(state, tmp_path / "c.pt")
     with pytest.raises(InputError, match=r"layer\.weight must be a contiguous float32 tensor of shape \(5, 6\)"):
         checkpoint.restore(checkpoint.load(tmp_path / "c.pt"), *start("sgd"))
+
+
+def test_a_sparse_tensor_is_refused(tmp_path):
+    state = saved_state("sgd", tmp_path / "c.pt")
+    state["learner"]["layer.weight"] = state["learner"]["layer.weight"].to_sparse()
+    with pytest.raises(InputError, match=r"layer\.weight must be a contiguous float32 tensor"):
+        checkpoint.restore(state, *start("sgd"))
 
 
 @pytest.mark.parametrize(
@@ -185,7 +192,8 @@ def test_a_checkpoint_that_may_not_be_read_is_not_said_to_be_damaged(tmp_path, m
     def fail(*args, **options):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(zipfile, "ZipFile", fail)  # root may read every file
+    (tmp_path / "c.pt").touch()
+    monkeypatch.setattr(Path, "open", fail)  # root may read every file
     with pytest.raises(InputError, match=r"^cannot read checkpoint .*: Permission denied$"):
         checkpoint.load(tmp_path / "c.pt")
 

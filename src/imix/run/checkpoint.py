@@ -1,7 +1,6 @@
 """checkpoint.pt: everything that is needed to resume a run."""
 
 import reprlib
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from imix.errors import InputError, first_line
 from imix.files import write_atomically
+from imix.run.torch_file import load_torch_file
 
 REQUIRED_TYPES = {"learner": dict, "optimizer": dict, "epoch": int, "step": int, "losses": Tensor}
 OPTIMIZER_STATE = {torch.optim.SGD: ("momentum_buffer",), torch.optim.AdamW: ("step", "exp_avg", "exp_avg_sq")}
@@ -29,12 +29,9 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read a checkpoint. Loading cannot execute code (weights_only=True) or use more memory than the file is long."""
+    """Read a checkpoint. Loading cannot execute code."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            if sum(record.file_size for record in archive.infolist()) > path.stat().st_size:
-                raise ValueError("its records are longer than the file")
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        state: dict[str, Any] = load_torch_file(path)
     except PermissionError as error:
         raise InputError(f"cannot read checkpoint {path}: {error.strerror}") from error
     except Exception as error:  # a damaged file can raise almost any exception

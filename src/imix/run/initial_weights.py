@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from imix.data import Table
 from imix.errors import InputError, first_line
 from imix.run.config import Architecture, RunConfig, read_config
 from imix.run.stored_encoder import read_encoder
+from imix.run.torch_file import load_torch_file
 from imix.settings import Settings
 
 CLASSIFIERS = ("fc", "head", "heads", "classifier")  # names of the last layer, whose weights are not loaded
@@ -110,7 +110,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     try:
-        content: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+        content: Any = load_file(path) if path.suffix == ".safetensors" else load_torch_file(path)
     except Exception as error:  # a damaged file can raise almost any exception
         raise InputError(f"cannot read the weights in {str(path)!r}: {first_line(error)}") from error
     state = content.get("state_dict", content) if isinstance(content, dict) else None
