@@ -78,8 +78,9 @@ def test_files_with_any_common_prefix(suffix, prefix, rows, tmp_path):
     assert_starts_from(run, state)
 
 
-def test_an_encoder_file_written_by_imix(folder, rows):
-    run = imix.pretrain(rows, encoder="mlp:16-16", init=folder / "encoder.safetensors", **QUICK)
+def test_an_encoder_file_written_by_imix_gives_its_architecture_too(folder, rows):
+    run = imix.pretrain(rows, init=folder / "encoder.safetensors", **QUICK)
+    assert run.settings.encoder == "mlp:16-16"
     assert_starts_from(run, weights(folder))
 
 
@@ -197,6 +198,19 @@ def test_a_table_with_other_columns_is_refused(folder, tmp_path):
         imix.pretrain(FRAME, **QUICK | {"init": folder})
     with pytest.raises(imix.InputError, match="has no labels in a column 'churned'"):
         imix.pretrain(FRAME, label="churned", **options)
+
+
+@pytest.mark.parametrize("name", ["encoder.safetensors", "best_encoder.safetensors"])
+def test_an_encoder_file_of_a_table_run_is_its_run(name, tmp_path):
+    options = QUICK | {"keep_best": "effective_rank"}
+    first = imix.pretrain(FRAME, encoder="mlp:8-8", out=tmp_path / "run", **options)
+    options = QUICK | {"init": tmp_path / "run" / name}
+    assert imix.pretrain(FRAME.assign(age=FRAME.age * 2), **options).table == first.table
+    with pytest.raises(imix.InputError, match="does not have the columns of the run; missing: 'city'"):
+        imix.pretrain(FRAME.rename(columns={"city": "town"}), **options)
+    (tmp_path / name).write_bytes((tmp_path / "run" / name).read_bytes())
+    with pytest.raises(imix.InputError, match="is the encoder of a table; pass its run folder, which has the table"):
+        imix.pretrain(FRAME, **options | {"init": tmp_path / name})
 
 
 # Resuming
