@@ -256,6 +256,14 @@ def test_a_head_whose_shape_claims_more_than_the_file_contains_is_rejected_befor
         load_head(tmp_path)
 
 
+def test_names_of_tensors_cannot_control_the_terminal(tmp_path):
+    state = {"encoder.\x1b[31mred": torch.zeros(3)}
+    save_file(state, tmp_path / "encoder.safetensors", {"imix": json.dumps(ARCHITECTURE)})
+    with pytest.raises(InputError, match=r"do not match the encoder.*\\x1b\[31mred") as error:
+        imix.load_encoder(tmp_path / "encoder.safetensors")
+    assert str(error.value).isprintable()
+
+
 @pytest.mark.parametrize("metadata", [None, {"other": "x"}], ids=repr)
 def test_an_encoder_file_without_an_architecture_is_rejected(tmp_path, metadata):
     header = json.dumps({"__metadata__": metadata}).encode()

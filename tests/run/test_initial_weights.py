@@ -11,6 +11,7 @@ from torch import nn
 
 import imix
 from imix.run.initial_weights import read_initial_weights
+from tests.chaos.corpus import write_image
 
 QUICK = {"epochs": 1, "batch_size": 16, "lr": 1e-30, "weight_decay": 0.0, "device": "cpu", "progress": False}
 FRAME = pd.DataFrame({"age": [20.0, 31, 45, 62] * 8, "city": ["Rome", "Oslo", "Bern", "Rome"] * 8})
@@ -189,13 +190,18 @@ def test_a_table_is_encoded_as_in_the_initial_run(tmp_path):
 
 def test_a_table_with_other_columns_is_refused(folder, tmp_path):
     imix.pretrain(FRAME, encoder="mlp:8-8", out=tmp_path / "run", **QUICK)
+    (tmp_path / "images").mkdir()
+    for i in range(4):
+        write_image(tmp_path / "images" / f"{i}.png", seed=i)
     options = QUICK | {"init": tmp_path / "run"}
     with pytest.raises(imix.InputError, match="does not have the columns of the run; missing: 'city'"):
         imix.pretrain(FRAME[["age"]], **options)
     with pytest.raises(imix.InputError, match="not encoded as in the run"):
         imix.pretrain(imix.data.load(FRAME.assign(age=FRAME.age + 1)), **options)
-    with pytest.raises(imix.InputError, match=f"not encoded as in the run in '{folder}'"):
+    with pytest.raises(imix.InputError, match=rf"is a table, unlike the data of the run in '{folder}'$"):
         imix.pretrain(FRAME, **QUICK | {"init": folder})
+    with pytest.raises(imix.InputError, match=rf"is not a table, unlike the data of the run in '{tmp_path}/run'$"):
+        imix.pretrain(tmp_path / "images", **options)
     with pytest.raises(imix.InputError, match="has no labels in a column 'churned'"):
         imix.pretrain(FRAME, label="churned", **options)
 

@@ -110,6 +110,8 @@ def pretrain(
         ExitStack() as locks,
     ):
         check_loggers(settings, folder)
+        if folder is None:
+            _check_without_folder(settings, callbacks)
         stored, has_checkpoint = None, False
         if folder is not None:
             stored = _check_folder(folder, resume, overwrite)
@@ -119,7 +121,8 @@ def pretrain(
             settings, stored, has_checkpoint=has_checkpoint, custom_encoder=components.encoder is not None
         )
         dataset = load(data, data_settings, labels=labels, table=None if initial is None else initial.table)
-        if initial is not None and dataset.settings.label is not None and dataset.train.labels is None:
+        has_table = initial is not None and initial.table is not None  # so the label column may be missing
+        if has_table and dataset.settings.label is not None and dataset.train.labels is None:
             raise InputError(f"{dataset.name} has no labels in a column {dataset.settings.label!r}")
         setup = build_setup(dataset, settings, components, initial)
         probe = build_knn_probe(setup.model, dataset, settings, setup.device) if settings.knn_every else None
@@ -152,6 +155,14 @@ def _run_config(data: Data, setup: TrainingSetup) -> RunConfig:
         setup.user_supplied,
         {"imix": __version__, "torch": torch.__version__, "python": platform.python_version()},
     )
+
+
+def _check_without_folder(settings: Settings, callbacks: Callbacks) -> None:
+    """Raise InputError for options that do nothing without a run folder."""
+    if settings.keep_best is not None and not settings.patience:
+        raise InputError("`keep_best` writes best_encoder.safetensors to the run folder; pass `out`")
+    if callbacks.on_checkpoint is not None:
+        raise InputError("`on_checkpoint` is called when a checkpoint is written to the run folder; pass `out`")
 
 
 def _check_folder(folder: Path, resume: bool, overwrite: bool) -> RunConfig | None:
