@@ -101,6 +101,10 @@ REFUSED = {
     "large integers as keys": (b"}\x8a\x08" + (2**61 - 1).to_bytes(8, "little") + b"K\x00s.", "a key of type int"),
     "memory": (b"cbuiltins\nbytearray\nJ\xff\xff\xff\x7f\x85R.", r"builtins\.bytearray, which is not part"),
     "an encoding": (b"c_codecs\nencode\nX\x01\x00\x00\x00aX\x04\x00\x00\x00idna\x86R.", "bytes that were not"),
+    "bytes of a list": (
+        b"c_codecs\nencode\n]" + NESTED + b"aX\x06\x00\x00\x00latin1\x86R.",
+        "bytes that were not",
+    ),
     "copies of a list": (LONG_LIST + b"ctorch._utils\n_rebuild_tensor\nh\x00\x85R0" * 100 + b".", "copied many times"),
     "copies of attributes": (
         LONG_DICT + b"ccollections\nOrderedDict\n)Rh\x00b0" * 100 + b".",
@@ -152,6 +156,14 @@ def test_messages_do_not_advise_to_load_without_weights_only(tmp_path):
     assert load_torch_file(tmp_path / "a.pt") == set()
     write(tmp_path / "a.pt", b"\x80\x02\x8c\x01a.")  # SHORT_BINUNICODE, which it does not
     with pytest.raises(pickle.UnpicklingError, match=r"^torch cannot read it safely$"):
+        load_torch_file(tmp_path / "a.pt")
+    torch.save(WEIGHTS, tmp_path / "a.pt")
+    with zipfile.ZipFile(tmp_path / "a.pt", "a") as archive:  # makes it a TorchScript archive
+        archive.writestr("a/constants.pkl", b"\x80\x02).")
+    with (
+        pytest.warns(UserWarning, match="TorchScript archive"),
+        pytest.raises(pickle.UnpicklingError, match=r"^torch cannot read it safely$"),
+    ):
         load_torch_file(tmp_path / "a.pt")
 
 

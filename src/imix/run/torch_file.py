@@ -12,9 +12,8 @@ from typing import Any, BinaryIO
 
 import torch
 
-FUNCTIONS = {
-    *("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3"),
-    *("torch._utils._rebuild_parameter", "torch.Size", "torch.device"),
+FUNCTIONS = {"torch.Size", "torch.device"} | {
+    f"torch._utils._rebuild_{name}" for name in ("tensor", "tensor_v2", "tensor_v3", "parameter")
 }
 LEGACY_PICKLES = 5  # in a file that is not a zip archive: magic number, version, system, content, storages
 MAX_KEY = 2**60  # integers from 2**61 - 1 on can all have the same hash
@@ -40,8 +39,10 @@ def load_torch_file(path: Path) -> Any:
         file.seek(0)
         try:
             return torch.load(file, "cpu", weights_only=True)
-        except pickle.UnpicklingError as error:  # torch would advise loading without weights_only
-            raise pickle.UnpicklingError("torch cannot read it safely") from error
+        except (pickle.UnpicklingError, RuntimeError) as error:
+            if "weights_only" not in str(error):
+                raise
+            raise pickle.UnpicklingError("torch cannot read it safely") from error  # not torch's advice to disable it
 
 
 def _inspect_legacy(file: BinaryIO, length: int) -> None:
@@ -84,9 +85,9 @@ class _Object:
 
 def _to_bytes(text: Any, encoding: Any) -> bytes:
     """Return bytes, which torch writes as text. Other encodings can take forever."""
-    if encoding != "latin1":
+    if type(text) is not str or encoding != "latin1":
         raise pickle.UnpicklingError("it contains bytes that were not written by torch")
-    return str(text).encode("latin1")
+    return text.encode("latin1")
 
 
 class _Inspector(PURE_PYTHON):  # type: ignore[misc]

@@ -76,7 +76,8 @@ def pretrain(
         Show progress on stderr.
     on_step, on_epoch, on_checkpoint : function, optional
         Called with a `TrainingState` after every step, after every epoch, and after every checkpoint, when the encoder
-        is in the run folder too (`on_checkpoint` needs `out`). An exception ends the run, which can be resumed from its last checkpoint.
+        is in the run folder too (`on_checkpoint` needs `out`). An exception ends the run, which can be resumed from its
+        last checkpoint.
     **options
         Any field of `Settings` and `DataSettings`, for example ``method="moco", epochs=100, label="churned"``. They
         override the objects. `encoder`, `augment`, `method` and `mix` take a name or an object:
