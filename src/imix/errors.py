@@ -22,6 +22,9 @@ class InputError(ValueError):
     imix.errors.InputError: `epochs` must be above 0; got 0
     """
 
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))  # it may quote names from files
+
 
 class TrainingError(RuntimeError):
     """Training cannot continue, e.g. the loss is not finite. The message names the step and the likely cause.

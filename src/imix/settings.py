@@ -96,9 +96,9 @@ class Settings:
     column embeddings; resnet18, 34, 50, 101 or 152, with :small or :standard for the stem; timm:NAME, or
     timm:NAME.TAG with pretrained weights (extra: timm)."""
     init: str | None = None
-    """Weights to start from instead of random ones: a run folder (which also sets the default encoder); a .safetensors,
-    .pt or .pth file with a state dict; or the name of torchvision weights, such as ResNet18_Weights.IMAGENET1K_V1.
-    A resumed run ignores it."""
+    """Weights to start from instead of random ones: a run folder or an encoder file in it (which also set the default
+    encoder); a .safetensors, .pt or .pth file with a state dict; or the name of torchvision weights, such as
+    ResNet18_Weights.IMAGENET1K_V1. A resumed run ignores it."""
     head: Literal["mlpbn", "mlpbn1", "mlp", "linear"] | None = None
     """Projection head. Default: mlpbn1 for moco and byol, mlpbn for the other methods."""
     predictor: Literal["mlpbn", "mlpbn1", "mlp", "linear"] | None = None
@@ -130,7 +130,7 @@ class Settings:
     keep_best: Literal["knn", "effective_rank", "alignment"] | None = None
     """Measure the encoder after every epoch and keep the best one beside the last, as best_encoder.safetensors in the
     run folder. knn: accuracy on a held-out fifth of the training labels, never on the test set; effective_rank (higher
-    is better) or alignment (lower is better) of a fixed batch need no labels."""
+    is better) or alignment (lower is better) of a fixed batch need no labels. Without `patience`, `out` is needed."""
     patience: int = 0
     """Stop after this many epochs without a better encoder by `keep_best`, with schedule constant or wsd. 0 disables
     it."""

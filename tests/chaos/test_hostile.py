@@ -6,6 +6,7 @@ import os
 import pickle
 import resource
 import struct
+import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -110,6 +111,36 @@ def test_a_checkpoint_that_would_execute_code_is_rejected(run, tmp_path, form):
     assert not (tmp_path / "executed").exists()
 
 
+def write_nested_key(path):
+    """Write a file whose pickle is a dict with a key of 2**45 nested tuples, whose hash would take days."""
+    key = b")" + b"".join(b"q%ch%c\x86" % (i, i) for i in range(45))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02}" + key + b"K\x00s.")
+        archive.writestr("archive/version", b"3\n")
+
+
+def test_a_small_file_that_would_take_forever_is_rejected(run, tmp_path):
+    write_nested_key(run / "checkpoint.pt")
+    with pytest.raises(InputError, match=r"checkpoint\.pt is damaged .*a key of type tuple"):
+        resume(run)
+    write_nested_key(tmp_path / "hb.pt")
+    with pytest.raises(InputError, match=r"cannot read the weights in .*hb\.pt': .*a key of type tuple"):
+        imix.pretrain(small_data()[0], SMALL, init=tmp_path / "hb.pt", progress=False)
+
+
+def test_weights_that_would_execute_code_are_rejected_without_advice_to_load_them_anyway(tmp_path):
+    torch.save({"a": MakesFolder(tmp_path / "executed")}, tmp_path / "hb.pt")
+    with pytest.raises(InputError, match=r"hb\.pt': it contains posix\.mkdir, which is not part of a tensor$"):
+        imix.pretrain(small_data()[0], SMALL, init=tmp_path / "hb.pt", progress=False)
+
+
+def test_a_pipe_as_a_checkpoint_is_rejected(run):
+    (run / "checkpoint.pt").unlink()
+    os.mkfifo(run / "checkpoint.pt")
+    with pytest.raises(InputError, match=r"checkpoint\.pt is damaged .*it is not a regular file"):
+        resume(run)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -129,6 +160,7 @@ def test_a_checkpoint_that_would_execute_code_is_rejected(run, tmp_path, form):
         {"losses": torch.zeros(1).expand(3 * 10**9)},
         {"losses": torch.zeros(0, 2)},
         {"losses": torch.zeros(0, dtype=torch.complex64)},
+        {"losses": torch.zeros(0, dtype=torch.float8_e4m3fn)},
         {"losses": torch.zeros(0, device="meta")},
     ],
     ids=repr,
@@ -222,6 +254,14 @@ def test_a_head_whose_shape_claims_more_than_the_file_contains_is_rejected_befor
     save_file({"weight": torch.zeros(10**10, 0), "bias": torch.zeros(3)}, tmp_path / HEAD_FILE)
     with pytest.raises(InputError, match="is not a head written by imix"):
         load_head(tmp_path)
+
+
+def test_names_of_tensors_cannot_control_the_terminal(tmp_path):
+    state = {"encoder.\x1b[31mred": torch.zeros(3)}
+    save_file(state, tmp_path / "encoder.safetensors", {"imix": json.dumps(ARCHITECTURE)})
+    with pytest.raises(InputError, match=r"do not match the encoder.*\\x1b\[31mred") as error:
+        imix.load_encoder(tmp_path / "encoder.safetensors")
+    assert str(error.value).isprintable()
 
 
 @pytest.mark.parametrize("metadata", [None, {"other": "x"}], ids=repr)

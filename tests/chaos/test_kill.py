@@ -165,6 +165,8 @@ def test_a_run_that_has_nothing_to_save_stops_immediately_and_can_be_resumed(tmp
     run.send_signal(signum)
     result = run.wait(5)
     assert (result.code, result.last_line[:5]) == (code, "imix:")
+    if code == EXIT_RESUMABLE:
+        assert "the run can be resumed, from its last checkpoint if it has one: run the same" in result.last_line
     result = Command([*arguments, "--resume"], tmp_path).wait()
     assert result.code == 0, result.stderr
 

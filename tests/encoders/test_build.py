@@ -133,6 +133,15 @@ def test_a_timm_name_with_a_tag_loads_its_weights(hub_cache, tmp_path):
     assert not torch.equal(build("timm:resnet10t", (3, 32, 32)).layer1[0].conv1.weight, model.layer1[0].conv1.weight)
 
 
+def test_a_timm_name_with_a_source_or_too_many_channels_is_rejected():
+    with pytest.raises(
+        imix.InputError, match="'timm:hf-hub:timm/resnet18' must name a model of timm, without a source"
+    ):
+        build("timm:hf-hub:timm/resnet18", (3, 32, 32))
+    with pytest.raises(imix.InputError, match="'timm:resnet10t' takes up to 1024 channels; got samples of shape"):
+        build("timm:resnet10t", (2000, 32, 32))
+
+
 def test_a_timm_name_with_a_tag_never_gives_random_weights(hub_cache):
     with pytest.raises(
         imix.InputError, match=r"^cannot load the weights of encoder 'timm:resnet10t\.c3_in1k': .*cache"

@@ -1,7 +1,9 @@
 """The content of a run folder, and how a run is loaded, printed and updated."""
 
 import json
+import os
 import shutil
+import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -29,6 +31,29 @@ def test_a_run_folder_is_self_contained(run):
     expected = {"name": "digits", "samples": 1297, "shape": [1, 8, 8], "settings": data_settings, "table": None}
     assert len(config["data"].pop("fingerprint")) == 16
     assert config["data"] == expected
+
+
+def test_a_run_folder_without_read_permission_is_named(run):
+    with tempfile.TemporaryDirectory() as parent:  # not tmp_path, which is in a private folder
+        Path(parent).chmod(0o755)
+        folder = Path(parent) / "run"
+        shutil.copytree(run.path, folder)
+        folder.chmod(0)
+        is_root = os.geteuid() == 0
+        os.seteuid(65534 if is_root else os.geteuid())  # root may read every folder
+        try:
+            for read in (imix.load_run, imix.load_encoder, imix.evaluate):
+                with pytest.raises(
+                    imix.InputError, match=rf"^cannot read config\.json in '{folder}': Permission denied$"
+                ):
+                    read(folder)
+            for options in ({}, {"resume": True}, {"overwrite": True}):
+                with pytest.raises(PermissionError, match=rf"Permission denied: '{folder}'"):
+                    imix.pretrain("digits", QUICK, out=folder, progress=False, **options)
+        finally:
+            os.seteuid(0 if is_root else os.geteuid())
+            folder.chmod(0o755)
+        assert {path.name for path in folder.iterdir()} == {path.name for path in run.path.iterdir()}
 
 
 def test_the_repr_of_a_run_is_one_short_line(run):

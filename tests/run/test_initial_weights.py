@@ -11,6 +11,7 @@ from torch import nn
 
 import imix
 from imix.run.initial_weights import read_initial_weights
+from tests.chaos.corpus import write_image
 
 QUICK = {"epochs": 1, "batch_size": 16, "lr": 1e-30, "weight_decay": 0.0, "device": "cpu", "progress": False}
 FRAME = pd.DataFrame({"age": [20.0, 31, 45, 62] * 8, "city": ["Rome", "Oslo", "Bern", "Rome"] * 8})
@@ -78,8 +79,9 @@ def test_files_with_any_common_prefix(suffix, prefix, rows, tmp_path):
     assert_starts_from(run, state)
 
 
-def test_an_encoder_file_written_by_imix(folder, rows):
-    run = imix.pretrain(rows, encoder="mlp:16-16", init=folder / "encoder.safetensors", **QUICK)
+def test_an_encoder_file_written_by_imix_gives_its_architecture_too(folder, rows):
+    run = imix.pretrain(rows, init=folder / "encoder.safetensors", **QUICK)
+    assert run.settings.encoder == "mlp:16-16"
     assert_starts_from(run, weights(folder))
 
 
@@ -188,15 +190,33 @@ def test_a_table_is_encoded_as_in_the_initial_run(tmp_path):
 
 def test_a_table_with_other_columns_is_refused(folder, tmp_path):
     imix.pretrain(FRAME, encoder="mlp:8-8", out=tmp_path / "run", **QUICK)
+    (tmp_path / "images").mkdir()
+    for i in range(4):
+        write_image(tmp_path / "images" / f"{i}.png", seed=i)
     options = QUICK | {"init": tmp_path / "run"}
     with pytest.raises(imix.InputError, match="does not have the columns of the run; missing: 'city'"):
         imix.pretrain(FRAME[["age"]], **options)
     with pytest.raises(imix.InputError, match="not encoded as in the run"):
         imix.pretrain(imix.data.load(FRAME.assign(age=FRAME.age + 1)), **options)
-    with pytest.raises(imix.InputError, match=f"not encoded as in the run in '{folder}'"):
+    with pytest.raises(imix.InputError, match=rf"is a table, unlike the data of the run in '{folder}'$"):
         imix.pretrain(FRAME, **QUICK | {"init": folder})
+    with pytest.raises(imix.InputError, match=rf"is not a table, unlike the data of the run in '{tmp_path}/run'$"):
+        imix.pretrain(tmp_path / "images", **options)
     with pytest.raises(imix.InputError, match="has no labels in a column 'churned'"):
         imix.pretrain(FRAME, label="churned", **options)
+
+
+@pytest.mark.parametrize("name", ["encoder.safetensors", "best_encoder.safetensors"])
+def test_an_encoder_file_of_a_table_run_is_its_run(name, tmp_path):
+    options = QUICK | {"keep_best": "effective_rank"}
+    first = imix.pretrain(FRAME, encoder="mlp:8-8", out=tmp_path / "run", **options)
+    options = QUICK | {"init": tmp_path / "run" / name}
+    assert imix.pretrain(FRAME.assign(age=FRAME.age * 2), **options).table == first.table
+    with pytest.raises(imix.InputError, match="does not have the columns of the run; missing: 'city'"):
+        imix.pretrain(FRAME.rename(columns={"city": "town"}), **options)
+    (tmp_path / name).write_bytes((tmp_path / "run" / name).read_bytes())
+    with pytest.raises(imix.InputError, match="is the encoder of a table; pass its run folder, which has the table"):
+        imix.pretrain(FRAME, **options | {"init": tmp_path / name})
 
 
 # Resuming

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -55,6 +56,16 @@ def test_an_invalid_environment_variable_is_rejected_by_name(monkeypatch, name, 
     with pytest.raises(InputError, match=name) as error, launch.join_ranks():
         pass
     assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(("rank", "is_valid"), [(None, True), ("0", True), ("5", False), ("one", False)])
+def test_the_only_rank_is_rank_0(monkeypatch, rank, is_valid):
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.delenv("RANK", raising=False)
+    if rank is not None:
+        monkeypatch.setenv("RANK", rank)
+    with nullcontext() if is_valid else pytest.raises(InputError, match="RANK must be"), launch.join_ranks() as joined:
+        assert not joined
 
 
 @pytest.mark.parametrize("value", [None, "", "first", "-1"])

@@ -64,7 +64,9 @@ def test_knn_is_measured_on_held_out_training_labels_and_never_on_the_test_set(t
     for name, x_test in (("a", x[:10]), ("b", 100 * x[10:20])):
         np.savez(tmp_path / f"{name}.npz", **arrays, x_test=x_test.numpy(), y_test=1 - y[:10].numpy())
     settings = replace(QUICK, epochs=2, keep_best="knn")
-    first, second = (imix.pretrain(tmp_path / f"{name}.npz", settings, progress=False) for name in "ab")
+    first, second = (
+        imix.pretrain(tmp_path / f"{name}.npz", settings, out=tmp_path / name, progress=False) for name in "ab"
+    )
     assert [record["keep_best_knn"] for record in first.metrics] == [r["keep_best_knn"] for r in second.metrics]
 
 
@@ -115,11 +117,17 @@ def test_the_best_encoder_can_be_evaluated_beside_the_last(tmp_path):
         ({"patience": 2, "keep_best": "knn"}, "`patience` needs `keep_best`, and `schedule='constant'`"),
         ({"keep_best": "knn", "method": "supclr"}, "does not work with method 'supclr'"),
         ({"keep_best": "loss"}, "unknown `keep_best` 'loss'"),
+        ({"keep_best": "knn", "out": None}, r"`keep_best` writes best_encoder\.safetensors .*; pass `out`"),
     ],
 )
-def test_combinations_without_meaning_are_rejected(table, options, message):
+def test_combinations_without_meaning_are_rejected(table, tmp_path, options, message):
     with pytest.raises(InputError, match=message):
-        imix.pretrain(table[0], labels=table[1], progress=False, **options)
+        imix.pretrain(table[0], labels=table[1], progress=False, **{"out": tmp_path / "run"} | options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_patience_needs_no_run_folder(table, measured):
+    assert imix.pretrain(table[0], PATIENT, progress=False).metrics[-1]["epoch"] == 5
 
 
 @pytest.mark.parametrize(

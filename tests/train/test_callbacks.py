@@ -73,3 +73,8 @@ def test_a_callback_that_is_not_a_function_is_rejected(table):
         imix.pretrain(table[0], SMALL, on_epoch="print", progress=False)
     with pytest.raises(InputError, match="did you mean 'on_checkpoint'"):
         imix.pretrain(table[0], SMALL, on_checkpoints=print, progress=False)
+
+
+def test_on_checkpoint_needs_a_run_folder(table):
+    with pytest.raises(InputError, match=r"`on_checkpoint` is called when a checkpoint is written .*; pass `out`"):
+        imix.pretrain(table[0], SMALL, on_checkpoint=print, progress=False)

@@ -14,6 +14,7 @@ from imix import InputError, files
 from imix.run import checkpoint
 from imix.runtime.rng import BEFORE_TRAINING, epoch_order, seed_all
 from imix.train.schedule import learning_rate
+from tests.chaos.corpus import write_image
 from tests.train.helpers import SMALL, assert_same_weights, cli, weights
 
 
@@ -49,6 +50,17 @@ def test_resuming_with_other_settings_or_data_is_rejected(table, tmp_path):
     config["data"]["fingerprint"] = None  # as for streamed data
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     imix.pretrain(table[0].flip(0), SMALL, out=tmp_path / "run", resume=True, progress=False)
+
+
+def test_a_run_on_files_without_labels_can_be_resumed(tmp_path):
+    for i in range(8):
+        write_image(tmp_path / f"{i}.png", seed=i)
+    lines = [f"{tmp_path}/{i}.png," for i in range(8)]
+    (tmp_path / "t.csv").write_text("\n".join(["file,y", *lines]) + "\n")
+    options = {"path_column": "file", "label": "y", "epochs": 1, "batch_size": 4, "device": "cpu", "progress": False}
+    run = imix.pretrain(tmp_path / "t.csv", out=tmp_path / "run", **options)
+    again = imix.pretrain(tmp_path / "t.csv", out=tmp_path / "run", resume=True, **options)
+    assert_same_weights(weights(run), weights(again))
 
 
 def test_a_folder_with_a_run_is_rejected_without_resume_or_overwrite(table, tmp_path):

@@ -136,6 +136,7 @@ class FineTuning:
         self.network = distributed.wrap_ddp(self.model)
         groups = parameter_groups(self.model, hyperparameters.weight_decay)
         self.optimizer = torch.optim.SGD(groups, lr=hyperparameters.lr, momentum=hyperparameters.momentum)
+        checkpoint.create_optimizer_state(self.optimizer)
         advice = f"Try a lower lr (it peaks at {hyperparameters.lr:g}) or a longer warmup"
         self.monitor = TrainingMonitor(None, advice, hyperparameters.iterations)
 

@@ -82,10 +82,11 @@ def _build_timm(name: str, shape: Sequence[int], pretrained: bool) -> nn.Module:
     """Build a timm model without its classifier."""
     if len(shape) != 3:
         raise InputError(f"encoder 'timm:{name}' takes images (C, H, W); got samples of shape {tuple(shape)}")
-    if ":" in name or shape[0] > MAX_TIMM_CHANNELS:  # a scheme such as hf-hub: would use the network
+    if ":" in name:  # it would use the network, even to build a model without its weights
+        raise InputError(f"encoder 'timm:{name}' must name a model of timm, without a source such as hf-hub:")
+    if shape[0] > MAX_TIMM_CHANNELS:
         raise InputError(
-            f"encoder 'timm:{name}' must name a model and takes up to {MAX_TIMM_CHANNELS} channels; got samples of "
-            f"shape {tuple(shape)}"
+            f"encoder 'timm:{name}' takes up to {MAX_TIMM_CHANNELS} channels; got samples of shape {tuple(shape)}"
         )
     try:
         import timm
@@ -96,7 +97,7 @@ def _build_timm(name: str, shape: Sequence[int], pretrained: bool) -> nn.Module:
         model.width = getattr(model, "head_hidden_size", None) or model.num_features
     except (RuntimeError, TypeError) as error:
         raise InputError(f"timm cannot build {name!r}: {first_line(error)}") from error
-    if not pretrained or not set(name) & {".", ":"}:  # NAME.TAG or hf-hub:NAME
+    if not pretrained or "." not in name:  # only NAME.TAG has weights
         return model
     try:
         # With its classifier, because timm accepts missing weights if the classifier is left out.

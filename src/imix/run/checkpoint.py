@@ -1,7 +1,6 @@
 """checkpoint.pt: everything that is needed to resume a run."""
 
 import reprlib
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,27 @@ from torch import Tensor, nn
 
 from imix.errors import InputError, first_line
 from imix.files import write_atomically
+from imix.run.torch_file import load_torch_file
 
 REQUIRED_TYPES = {"learner": dict, "optimizer": dict, "epoch": int, "step": int, "losses": Tensor}
 OPTIMIZER_STATE = {torch.optim.SGD: ("momentum_buffer",), torch.optim.AdamW: ("step", "exp_avg", "exp_avg_sq")}
 
 
+def create_optimizer_state(optimizer: torch.optim.Optimizer) -> None:
+    """Create the state of all parameters, as torch does when a parameter has its first gradient.
+
+    torch's fused SGD fails if that happens in different steps. And a checkpoint then has the state of all parameters.
+    """
+    for parameter in _parameters(optimizer):
+        for name in OPTIMIZER_STATE[type(optimizer)]:
+            scalar = torch.empty((), dtype=torch.float32, device=parameter.device)
+            optimizer.state[parameter][name] = torch.zeros_like(scalar if name == "step" else parameter)
+
+
 def snapshot(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return the part of a checkpoint that `restore` loads. Parameters that never had a gradient have no state: {}."""
+    """Return the part of a checkpoint that `restore` loads."""
     state = optimizer.state_dict()
-    n_parameters = sum(len(group["params"]) for group in state["param_groups"])
-    entries = {i: _compact_values(state["state"].get(i, {})) for i in range(n_parameters)}
+    entries = {i: _compact_values(entry) for i, entry in state["state"].items()}
     return {"learner": _compact_values(model.state_dict()), "optimizer": state | {"state": entries}}
 
 
@@ -29,12 +39,9 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read a checkpoint. Loading cannot execute code (weights_only=True) or use more memory than the file is long."""
+    """Read a checkpoint. Loading cannot execute code."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            if sum(record.file_size for record in archive.infolist()) > path.stat().st_size:
-                raise ValueError("its records are longer than the file")
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        state: dict[str, Any] = load_torch_file(path)
     except PermissionError as error:
         raise InputError(f"cannot read checkpoint {path}: {error.strerror}") from error
     except Exception as error:  # a damaged file can raise almost any exception
@@ -47,7 +54,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Load the weights and the optimizer state of a checkpoint into a model and its new optimizer.
+    """Load the weights and the optimizer state of a checkpoint into a model and an optimizer with created state.
 
     Every tensor is compared with the one it replaces and then copied, because torch's fused optimizers check nothing:
     a tensor of another size would corrupt memory. The optimizer's options follow from the settings, so those in the
@@ -64,20 +71,19 @@ def restore(state: dict[str, Any], model: nn.Module, optimizer: torch.optim.Opti
     except (RuntimeError, ValueError, TypeError, AttributeError, KeyError) as error:  # from user-supplied modules
         raise _mismatch(str(error).splitlines()[-1].strip() if str(error) else type(error).__name__) from error
 
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     entries = state["optimizer"].get("state")
+    parameters = _parameters(optimizer)
     check_names("optimizer state", entries, dict.fromkeys(range(len(parameters))))
-    updated = [i for i in range(len(parameters)) if entries[i] != {}]  # the others never had a gradient
-    if not updated:
-        raise _mismatch("it has no optimizer state")
-    for i in updated:
-        parameter = parameters[i]
-        scalar = torch.zeros((), device=parameter.device)
-        expected = {name: scalar if name == "step" else parameter for name in OPTIMIZER_STATE[type(optimizer)]}
+    for i, parameter in enumerate(parameters):
+        expected = optimizer.state[parameter]
         check_names(f"optimizer state of parameter {i}", entries[i], expected)
-        for name, like in expected.items():
-            check_tensor(f"{name} of parameter {i}", entries[i][name], like)
-            optimizer.state[parameter][name] = torch.empty_like(like).copy_(entries[i][name].detach())
+        for name, value in expected.items():
+            check_tensor(f"{name} of parameter {i}", entries[i][name], value)
+            value.copy_(entries[i][name].detach())
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def check_names(content: str, values: Any, expected: dict[Any, Any]) -> None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from imix.data import Table
 from imix.errors import InputError, first_line
 from imix.run.config import Architecture, RunConfig, read_config
 from imix.run.stored_encoder import read_encoder
+from imix.run.torch_file import load_torch_file
 from imix.settings import Settings
 
 CLASSIFIERS = ("fc", "head", "heads", "classifier")  # names of the last layer, whose weights are not loaded
@@ -92,9 +92,13 @@ def find_initial_weights(
 def read_initial_weights(init: str) -> InitialWeights:
     """Read weights from a run folder, a file, or torchvision's cache or server."""
     path = Path(init)
-    if path.is_dir():
+    if path.is_dir() or _is_encoder_file(path):
         architecture, state, _ = read_encoder(path)
-        return InitialWeights(init, state, architecture, read_config(path).data.table)
+        folder = path if path.is_dir() else path.parent
+        if architecture.groups and not (folder / "config.json").exists():
+            raise InputError(f"`init={init!r}` is the encoder of a table; pass its run folder, which has the table too")
+        table = read_config(folder).data.table if architecture.groups else None
+        return InitialWeights(init, state, architecture, table)
     if path.suffix in FILE_SUFFIXES and path.is_file():
         return InitialWeights(init, _read_file(path))
     if re.fullmatch(r"\w+_Weights\.\w+", init):
@@ -105,12 +109,25 @@ def read_initial_weights(init: str) -> InitialWeights:
     )
 
 
+def _is_encoder_file(path: Path) -> bool:
+    """Whether this is an encoder written by imix, such as best_encoder.safetensors, and not only weights."""
+    from safetensors import SafetensorError, safe_open
+
+    if path.suffix != ".safetensors" or not path.is_file():
+        return False
+    try:
+        with safe_open(path, "pt") as file:
+            return "imix" in (file.metadata() or {})
+    except (SafetensorError, OSError):
+        return False  # reading the weights gives the message
+
+
 def _read_file(path: Path) -> dict[str, Tensor]:
     """Read a state dict, or a checkpoint with the key `state_dict`. Loading cannot execute code."""
     from safetensors.torch import load_file
 
     try:
-        content: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+        content: Any = load_file(path) if path.suffix == ".safetensors" else load_torch_file(path)
     except Exception as error:  # a damaged file can raise almost any exception
         raise InputError(f"cannot read the weights in {str(path)!r}: {first_line(error)}") from error
     state = content.get("state_dict", content) if isinstance(content, dict) else None
@@ -126,7 +143,7 @@ def _read_torchvision(name: str) -> Mapping[str, Tensor]:
         state: Mapping[str, Tensor] = get_weight(name).get_state_dict(
             progress=False, check_hash=True, map_location="cpu", weights_only=True
         )
-    except Exception as error:  # caused by the name, the network, the disk or the file
+    except Exception as error:  # unknown name, no network, disk full, damaged file
         raise InputError(f"cannot load the torchvision weights {name!r}: {first_line(error)}") from error
     return state
 

@@ -44,7 +44,7 @@ def stop_on_sigterm(enabled: bool) -> Iterator[None]:
         try:
             yield
         except _Terminated:
-            message = "stopped before or after training; the run can be resumed from its last checkpoint"
+            message = "stopped before or after training; the run can be resumed, from its last checkpoint if it has one"
             raise Interrupted(message) from None
 
 

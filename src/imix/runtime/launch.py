@@ -30,7 +30,7 @@ def join_ranks() -> Iterator[bool]:
 
     Errors of collectives become an `Interrupted` that names the ranks that do not respond.
     """
-    if dist.is_initialized() or _read_int("WORLD_SIZE", 1, default="1") == 1:
+    if not _has_ranks_to_join():
         yield False
         return
     store = _init_process_group()
@@ -54,6 +54,15 @@ def join_ranks() -> Iterator[bool]:
     finally:
         stopped.set()
         dist.destroy_process_group()
+
+
+def _has_ranks_to_join() -> bool:
+    if dist.is_initialized():
+        return False
+    n_ranks = _read_int("WORLD_SIZE", 1, default="1")
+    if n_ranks == 1 and "WORLD_SIZE" in os.environ:
+        _read_int("RANK", 0, 0, default="0")
+    return n_ranks > 1
 
 
 def _init_process_group() -> Any:

@@ -59,7 +59,7 @@ class BestEncoder:
 
 
 def build_best_encoder(setup: TrainingSetup, data: Data) -> BestEncoder | None:
-    """Build what `keep_best` asks for; None without it."""
+    """Return the `BestEncoder` that `keep_best` selects, or None."""
     settings, device = setup.settings, setup.device
     if settings.keep_best is None:
         return None

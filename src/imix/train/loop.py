@@ -88,7 +88,7 @@ def train(
 
     def save_checkpoint(*names: str) -> None:
         done = epoch * steps_per_epoch + step
-        unrecorded = distributed.mean_over_ranks(torch.stack(losses)) if losses else torch.empty(0)
+        unrecorded = distributed.mean_over_ranks(torch.stack(losses)) if losses else torch.empty(0, dtype=torch.float32)
         monitor.check_losses(unrecorded.tolist(), done)
         monitor.check_weights(learner, done)
         if distributed.rank() == 0 and folder is not None:
@@ -175,8 +175,7 @@ def check_position(state: dict[str, Any], setup: TrainingSetup) -> None:
     if not (0 <= epoch <= setup.settings.epochs and 0 <= step < setup.steps_per_epoch):
         raise InputError("the checkpoint does not match the run: its epoch or step is out of range")
     n_losses = min(step, (epoch * setup.steps_per_epoch + step) % RECORD_EVERY)
-    dtype = losses.dtype if losses.is_floating_point() else torch.float32
-    checkpoint.check_tensor("losses", losses, torch.empty(n_losses, dtype=dtype))
+    checkpoint.check_tensor("losses", losses, torch.empty(n_losses, dtype=torch.float32))
 
 
 def _previous_record(done: int, steps_per_epoch: int) -> int:

@@ -80,7 +80,8 @@ def pretrain(
         Show progress: a bar in a terminal (on stderr) or notebook, a line every ten seconds elsewhere.
     on_step, on_epoch, on_checkpoint : function, optional
         Called with a `TrainingState` after every step, after every epoch, and after every checkpoint, when the encoder
-        is in the run folder too. An exception ends the run, which can be resumed from its last checkpoint.
+        is in the run folder too (`on_checkpoint` needs `out`). An exception ends the run, which can be resumed from its
+        last checkpoint.
     **options
         Any field of `Settings` and `DataSettings`, for example ``method="moco", epochs=100, label="churned"``. They
         override the objects. `encoder`, `augment`, `method` and `mix` take a name or an object:
@@ -115,6 +116,8 @@ def pretrain(
         ExitStack() as locks,
     ):
         check_loggers(settings, folder)
+        if folder is None:
+            _check_without_folder(settings, callbacks)
         stored, has_checkpoint = None, False
         if folder is not None:
             stored = _check_folder(folder, resume, overwrite)
@@ -124,7 +127,8 @@ def pretrain(
             settings, stored, has_checkpoint=has_checkpoint, custom_encoder=components.encoder is not None
         )
         dataset = load(data, data_settings, labels=labels, table=None if initial is None else initial.table)
-        if initial is not None and dataset.settings.label is not None and dataset.train.labels is None:
+        has_table = initial is not None and initial.table is not None  # so the label column may be missing
+        if has_table and dataset.settings.label is not None and dataset.train.labels is None:
             raise InputError(f"{dataset.name} has no labels in a column {dataset.settings.label!r}")
         resolved, choice = resolve_auto(settings, dataset, components, initial, stored, minutes)
         setup = build_setup(dataset, resolved, components, initial)
@@ -158,6 +162,14 @@ def _run_config(data: Data, setup: TrainingSetup) -> RunConfig:
         setup.user_supplied,
         {"imix": __version__, "torch": torch.__version__, "python": platform.python_version()},
     )
+
+
+def _check_without_folder(settings: Settings, callbacks: Callbacks) -> None:
+    """Raise InputError for options that do nothing without a run folder."""
+    if settings.keep_best is not None and not settings.patience:
+        raise InputError("`keep_best` writes best_encoder.safetensors to the run folder; pass `out`")
+    if callbacks.on_checkpoint is not None:
+        raise InputError("`on_checkpoint` is called when a checkpoint is written to the run folder; pass `out`")
 
 
 def _check_folder(folder: Path, resume: bool, overwrite: bool) -> RunConfig | None:

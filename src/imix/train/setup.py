@@ -118,6 +118,9 @@ def build_setup(
     if isinstance(data.train, ImageFiles):
         data = replace(data, train=data.train.for_training())
     if initial is not None and initial.architecture and _columns(data.table) != _columns(initial.table):
+        if data.table is None or initial.table is None:
+            negation = " not" if data.table is None else ""
+            raise InputError(f"{data.name} is{negation} a table, unlike the data of the run in {initial.source!r}")
         raise InputError(f"the columns of {data.name} are not encoded as in the run in {initial.source!r}")
     shape = data.train.shape
     # Table columns are standardized while they are encoded; mel spectrograms have a fixed scale in dB.

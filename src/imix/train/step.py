@@ -12,6 +12,7 @@ from imix.augment.image import CropAndColorJitter
 from imix.batch import Batch
 from imix.methods import Method
 from imix.mix import InputMix
+from imix.run.checkpoint import create_optimizer_state
 from imix.runtime.cuda_graph import CudaGraph
 from imix.runtime.device import channels_last, cudnn_benchmark, should_compile, uses_bf16
 from imix.runtime.rng import isolated_rng, seed_all
@@ -61,7 +62,7 @@ class TrainingStep:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.learner.update()  # moving averages and the queue
-        return loss.detach()
+        return loss.detach().float()
 
 
 def prepare(setup: TrainingSetup) -> Views:
@@ -99,7 +100,7 @@ def training_step(
 
 
 def build_optimizer(learner: Method, settings: Settings, device: torch.device) -> torch.optim.Optimizer:
-    """SGD or AdamW over the trainable parameters; each step sets the lr."""
+    """SGD or AdamW over the trainable parameters, with the state of all of them; each step sets the lr."""
     parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
     optimizer: torch.optim.Optimizer
     if settings.optimizer == "sgd":
@@ -110,6 +111,7 @@ def build_optimizer(learner: Method, settings: Settings, device: torch.device) -
         group["fused"] = True
         if "capturable" in optimizer.defaults:  # required inside a CUDA graph
             group["capturable"] = device.type == "cuda"
+    create_optimizer_state(optimizer)
     return optimizer
 
 
