@@ -231,7 +231,7 @@ from tests.data.test_datasets import Noise
 datasets.MAX_BYTES_IN_MEMORY = 0
 loader = torch.utils.data.DataLoader(Noise(n=100_000), num_workers=2)
 try:
-    imix.pretrain(loader, epochs=100, batch_size=10, encoder="mlp", device="cpu", out=sys.argv[1])
+    imix.pretrain(loader, epochs=100, batch_size=10, encoder="mlp:16-16", device="cpu", out=sys.argv[1])
 except imix.Interrupted:
     sys.exit(75)
 """

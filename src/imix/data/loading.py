@@ -24,7 +24,7 @@ from imix.data.parts import find_parts, load_parts
 from imix.data.paths import is_pattern, root
 from imix.data.source import Data, Source, TensorSource, take_fraction
 from imix.data.tables.csv_file import CSV_SUFFIXES
-from imix.data.tables.encode import encode_frames, encode_labels, read_frames
+from imix.data.tables.encode import encode_frames, encode_labels, read_frames, use_declared_label
 from imix.data.tables.frame import Frame, as_frame, has_missing_values, is_frame, read_parquet_files
 from imix.data.tables.huggingface import is_saved_dataset
 from imix.data.tables.table import Table
@@ -162,9 +162,8 @@ def _load_frames(
     strict: bool,
 ) -> Data:
     """Load tables: of image or audio files, with paths relative to `folders`, or of numbers and text."""
-    declared = frames[0].label
-    if data_settings.label is None and labels is None and declared not in (None, *data_settings.columns):
-        data_settings = replace(data_settings, label=declared)
+    if labels is None:
+        data_settings = use_declared_label(data_settings, frames[0].label, table)
     column = find_media_column(frames[0], data_settings) if table is None else None
     if column is None:
         test = frames[1] if len(frames) > 1 else None
@@ -208,6 +207,8 @@ def _load_by_name(data: str | Path, data_settings: DataSettings, table: Table | 
     if is_many:
         return _load_folder(path, data_settings)
     if is_table:
+        if data_settings.test is not None and not is_table_path(Path(data_settings.test)):
+            raise InputError(f"`test={data_settings.test!r}` must be one table, as {name!r} is, and not several files")
         files = [path] if data_settings.test is None else [path, Path(data_settings.test)]
         frames = read_frames(path, data_settings, table)
         return _load_frames(str(path), frames, None, data_settings, table, [file.parent for file in files], strict)

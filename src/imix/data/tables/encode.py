@@ -1,6 +1,7 @@
 """From table files and frames to samples: feature tensors, and class numbers from the label column."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,14 @@ def encode_labels(
         torch.from_numpy(np.array([number.get(name or "", -1) for name in names])[codes])
         for codes, names in codes_and_names
     ], classes
+
+
+def use_declared_label(data_settings: DataSettings, declared: str | None, table: Table | None) -> DataSettings:
+    """Make the column that a table declares to be a label the label, unless the settings or a fitted table use it."""
+    used = (None, *data_settings.columns, *(() if table is None else table.kinds))
+    if data_settings.label is not None or declared in used:
+        return data_settings
+    return replace(data_settings, label=declared)
 
 
 def ignore_more_columns(table: Table, data_settings: DataSettings) -> Table:

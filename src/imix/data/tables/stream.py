@@ -15,7 +15,7 @@ from torch import Tensor
 from imix.batch import Batch
 from imix.data.blocks import BlockCache, block_order
 from imix.data.source import Data, Source
-from imix.data.tables.encode import encode_labels, ignore_more_columns
+from imix.data.tables.encode import encode_labels, ignore_more_columns, use_declared_label
 from imix.data.tables.files import TableFiles
 from imix.data.tables.frame import Frame
 from imix.data.tables.stream_fit import ColumnStatistics, TypeConflict
@@ -138,6 +138,7 @@ def read_table_files(
     if data_settings.columns.get(data_settings.label or "") == "drop":
         data_settings = replace(data_settings, label=None)
     parts = [TableFiles(name, paths, data_settings)]
+    data_settings = use_declared_label(data_settings, parts[0].label, table)
     parts += [TableFiles(str(data_settings.test), test_paths, data_settings)] if test_paths else []
     is_new = table is None
     if table is None:
@@ -162,9 +163,9 @@ def read_table_files(
         )
     sources = []
     for files, scan in zip(parts, scans, strict=True):
-        own, labels = labels[: len(scan.labels)], labels[len(scan.labels) :]
-        is_labeled = len(own) == len(scan.rows) and own[0] is not None
-        sources.append(_build_source(files, table, scan.rows, torch.cat(own) if is_labeled else None))
+        part_labels, labels = labels[: len(scan.labels)], labels[len(scan.labels) :]
+        is_labeled = len(part_labels) == len(scan.rows) and part_labels[0] is not None
+        sources.append(_build_source(files, table, scan.rows, torch.cat(part_labels) if is_labeled else None))
     return Data(name, sources[0], sources[1] if test_paths else None, class_names, data_settings, table)
 
 
@@ -173,12 +174,12 @@ def _build_source(files: TableFiles, table: Table, rows: Sequence[int], labels: 
         frame = files.read(files.blocks[number], table.kinds, list(table.kinds))
         if frame.rows != rows[number]:
             raise InputError(f"{frame.name} has changed: it has {frame.rows:,} rows, and had {rows[number]:,} before")
-        with _naming(frame):
+        with file_errors(frame):
             return table.encode(frame)
 
     starts = np.concatenate([[0], np.cumsum(rows)])
-    least, most = WINDOW_BLOCKS
-    window = min(most, max(least, MAX_WINDOW_BYTES // (max(rows) * table.width * 4)))
+    min_blocks, max_blocks = WINDOW_BLOCKS
+    window = min(max_blocks, max(min_blocks, MAX_WINDOW_BYTES // (max(rows) * table.width * 4)))
     return TableStream(files, table, starts, BlockCache(load, window + 1), torch.arange(int(starts[-1])), labels)
 
 
@@ -248,7 +249,7 @@ def _collect(
         for name, column in statistics.items():
             if name == label:
                 column.kind, column.reason = "drop", "label"
-            with _naming(frame), column_errors(name, column.kind or "numeric"):
+            with file_errors(frame), column_errors(name, column.kind or "numeric"):
                 column.add(frame.column(name))
         scan.add(frame, label)
         progress(len(scan.rows))
@@ -256,7 +257,7 @@ def _collect(
 
 
 @contextmanager
-def _naming(frame: Frame) -> Iterator[None]:
+def file_errors(frame: Frame) -> Iterator[None]:
     """Name the file in errors about its values."""
     try:
         yield
