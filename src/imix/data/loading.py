@@ -207,9 +207,10 @@ def _load_by_name(data: str | Path, data_settings: DataSettings, table: Table | 
     if is_many:
         return _load_folder(path, data_settings)
     if is_table:
-        if data_settings.test is not None and not is_table_path(Path(data_settings.test)):
-            raise InputError(f"`test={data_settings.test!r}` must be one table, as {name!r} is, and not several files")
-        files = [path] if data_settings.test is None else [path, Path(data_settings.test)]
+        test = data_settings.test
+        if test is not None and (is_pattern(test) or not is_table_path(Path(test))):
+            raise InputError(f"`test={test!r}` must be one table, as {name!r} is, and not several files")
+        files = [path] if test is None else [path, Path(test)]
         frames = read_frames(path, data_settings, table)
         return _load_frames(str(path), frames, None, data_settings, table, [file.parent for file in files], strict)
     suffix = path.suffix.lower()

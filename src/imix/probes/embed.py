@@ -122,13 +122,13 @@ def sample_columns(dataset: Data, sources: Mapping[str, Source]) -> dict[str, np
     """Return the columns `file`, `split` and `label`, if the data has them."""
     columns = {}
     if dataset.sample_names:
-        columns["file"] = np.array([printable(name) for name in dataset.sample_names])
+        columns["file"] = np.array([decode_file_name(name) for name in dataset.sample_names])
     if len(sources) > 1:
         columns["split"] = np.repeat(list(sources), [len(source) for source in sources.values()])
     labels = [source.labels.cpu() for source in sources.values() if source.labels is not None]
     if len(labels) == len(sources):
         indices = torch.cat(labels).numpy()
-        names = np.array([*map(printable, dataset.class_names), None], dtype=object)  # index -1 means no label
+        names = np.array([*map(decode_file_name, dataset.class_names), None], dtype=object)  # index -1 means no label
         columns["label"] = names[indices] if dataset.class_names else indices
     return columns
 
@@ -143,13 +143,17 @@ def read_columns(data: Any, dataset: Data, names: Sequence[str], reserved: str, 
     clashes = [name for name in names if re.fullmatch(rf"{reserved}|split|file|label", name)]
     if clashes:
         raise InputError(f"`keep={clashes[0]!r}` is the name of an output column; rename it in the table")
-    frame = source_frames(data, dataset, names)[0]
+    frames = source_frames(data, dataset, names)
+    table = pa.concat_tables([frame.data.select(names) for frame in frames], promote_options="permissive")
+    n_samples = len(dataset.train) + (0 if dataset.test is None else len(dataset.test))
+    if len(table) != n_samples:
+        raise InputError(f"`keep={names}` needs one row per sample; got {len(table)} rows of {n_samples} samples")
     for name in names:
-        if to_csv and pa.types.is_nested(frame.column(name).type):
+        if to_csv and pa.types.is_nested(table[name].type):
             raise InputError(f"column {name!r} holds lists or structs, which .csv cannot store; use .parquet")
-    return {name: frame.column(name) for name in names}
+    return {name: table[name] for name in names}
 
 
-def printable(name: str) -> str:
-    """Return a file name with bytes that are not valid UTF-8 escaped."""
+def decode_file_name(name: str) -> str:
+    """Return a file name as text, with bytes that are not valid UTF-8 escaped."""
     return os.fsencode(name).decode(errors="backslashreplace")

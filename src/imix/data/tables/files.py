@@ -49,7 +49,7 @@ class TableFiles:
             self.label = label if path == paths[0] else self.label
             check_names(str(path), schema.names)
             try:
-                _check_same_columns(path, schema.names, paths[0], (self.schema or schema).names)
+                check_same_columns(path, schema.names, paths[0], (self.schema or schema).names)
                 self.schema = pa.unify_schemas([self.schema or schema, schema], promote_options="permissive")
             except pa.ArrowException as error:
                 raise InputError(f"{path} has other types than {paths[0]}: {first_line(error)}") from error
@@ -83,7 +83,7 @@ class TableFiles:
         for block in self.blocks:
             frame = self.read(block, kinds, columns)
             names = names or frame.columns
-            _check_same_columns(block[0], frame.columns, self.blocks[0][0], names)
+            check_same_columns(block[0], frame.columns, self.blocks[0][0], names)
             yield frame
 
 
@@ -94,7 +94,8 @@ def _open_parquet(path: Path, metadata: Any = None) -> Any:
     return parquet.ParquetFile(arrow_path(path), metadata=metadata)
 
 
-def _check_same_columns(path: Path, names: Sequence[str], first: Path, expected: Sequence[str]) -> None:
+def check_same_columns(path: str | Path, names: Sequence[str], first: str | Path, expected: Sequence[str]) -> None:
+    """Raise an error if a file does not have the columns of the first file."""
     if set(names) == set(expected):
         return
     problems = {"missing": sorted(set(expected) - set(names)), "additional": sorted(set(names) - set(expected))}
