@@ -87,8 +87,8 @@ def test_a_run_in_a_folder_is_pickled_as_its_path(folder):
 
 def test_the_encoder_that_a_run_was_loaded_from_is_used(tmp_path):
     x = torch.randn(32, 5)
-    settings = {"encoder": "mlp:8", "labels": torch.arange(32) % 2, **QUICK, "epochs": 3, "lr": 0.1}
-    imix.pretrain(x, keep_best=True, out=tmp_path / "run", **settings)
+    settings = {"encoder": "mlp:8", **QUICK}
+    imix.pretrain(x, out=tmp_path / "run", **settings)
     other = imix.pretrain(x, seed=1, out=tmp_path / "other", **settings)
     (tmp_path / "other" / "encoder.safetensors").replace(tmp_path / "run" / "best_encoder.safetensors")
     best = tmp_path / "run" / "best_encoder.safetensors"

@@ -145,9 +145,6 @@ def read_columns(data: Any, dataset: Data, names: Sequence[str], reserved: str, 
         raise InputError(f"`keep={clashes[0]!r}` is the name of an output column; rename it in the table")
     frames = source_frames(data, dataset, names)
     table = pa.concat_tables([frame.data.select(names) for frame in frames], promote_options="permissive")
-    n_samples = len(dataset.train) + (0 if dataset.test is None else len(dataset.test))
-    if len(table) != n_samples:
-        raise InputError(f"`keep={names}` needs one row per sample; got {len(table)} rows of {n_samples} samples")
     for name in names:
         if to_csv and pa.types.is_nested(table[name].type):
             raise InputError(f"column {name!r} holds lists or structs, which .csv cannot store; use .parquet")
