@@ -1,5 +1,6 @@
 """`load`: turns a data set name, a path, a data frame, arrays or tensors into `Data`."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -297,6 +298,8 @@ def _check_path(path: str | Path) -> None:
     path = Path(path)
     if is_pattern(path):
         return
+    if not path.exists() and re.match(r"\w+:/", str(path)):
+        raise InputError(f"{str(path)!r} is a remote path, which is not read: download the data first")
     if not path.exists():
         raise InputError(f"no data set or file {str(path)!r} ({_supported()})")
     if not (path.is_file() or path.is_dir()):  # reading a pipe could block forever

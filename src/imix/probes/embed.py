@@ -81,7 +81,7 @@ def embed(
     run = as_run(run)
     with launch.join_ranks() as divide:
         options: Any = {"columns": columns, "path_column": path_column, "data_dir": data_dir}
-        dataset = load_for_run(run, data, with_test=False, **options)
+        dataset = load_for_run(run, data, given_rows_only=True, **options)
         to_csv = out is not None and out.suffix == ".csv"
         kept = read_columns(data, dataset, keep, r"f\d+", to_csv) if keep else {}
         torch_device = pick_device(device)

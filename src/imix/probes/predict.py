@@ -85,7 +85,7 @@ def predict(
     if run.head is None or run.config.fine_tuning is None:
         raise InputError("the run was not fine-tuned, so it cannot predict; fine-tune it first")
     classes, tuning = run.config.classes, run.config.fine_tuning
-    dataset = load_for_run(run, data, columns=columns, path_column=path_column, data_dir=data_dir, with_test=False)
+    dataset = load_for_run(run, data, columns=columns, path_column=path_column, data_dir=data_dir, given_rows_only=True)
     kept = (
         read_columns(data, dataset, keep, "prediction|p_.*", to_csv=out is not None and out.suffix == ".csv")
         if keep

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imix.data.arrays import is_label, note_minus_one, to_targets
+from imix.data.arrays import is_label, note_minus_one, note_unused_label, to_targets
 from imix.data.tables.csv_file import read_csv
 from imix.data.tables.frame import Frame, read_arrow
 from imix.data.tables.table import Table, column_errors, infer_kinds
@@ -68,6 +68,8 @@ def encode_labels(
         # In a CSV file, other spellings of missing values are null already; in typed sources they are class names.
         codes_and_names = [to_codes(column, numeric, missing=("",)) for column in columns]
     if missing_label is not None:
+        if needed and not any(is_label(names, missing_label).any() for _, names in codes_and_names):
+            note_unused_label(missing_label, frames[0].name)
         codes_and_names = [
             (codes, [None if is_label([name], missing_label)[0] else name for name in names])
             for codes, names in codes_and_names
