@@ -60,8 +60,8 @@ def _read(name: str, files: CifarFiles, class_names: list[str], data_dir: str | 
 
     dataset = torchvision.datasets.CIFAR10 if name == "cifar10" else torchvision.datasets.CIFAR100
     try:
-        folder = data_dir or cache_folder()
-        splits = [dataset(folder, train=train, download=data_dir is None) for train in (True, False)]
+        root = data_dir or cache_folder()
+        splits = [dataset(root, train=train, download=data_dir is None) for train in (True, False)]
     except (RuntimeError, OSError) as error:
         expected = f"{name}.npz, {files.folder} or {files.python_folder}"
         if data_dir is not None:
