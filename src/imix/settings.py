@@ -306,8 +306,8 @@ class DataSettings:
     def __post_init__(self) -> None:
         names = ("label", "missing_label", "path_column", "test", "data_dir")
         for name in names:  # an integer or a Path is also a name
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, str(getattr(self, name)))
+            if isinstance(value := getattr(self, name), Real | Path):
+                object.__setattr__(self, name, str(value))
         _check_types(self)
         if not isinstance(self.columns or {}, Mapping):
             raise InputError(f"`columns` must be a dict from column name to kind; got {self.columns!r}")

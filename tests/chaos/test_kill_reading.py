@@ -13,7 +13,6 @@ import torch
 
 from imix import DataSettings
 from imix.data import load
-from imix.data.media import audio
 from tests.chaos import corpus
 from tests.chaos.processes import FORKSERVER, wait_until
 
@@ -67,7 +66,7 @@ def read_endlessly(path, folder):
     os.environ["TMPDIR"] = str(folder / "temporary")
     tempfile.tempdir = None
     for i in count():
-        audio.CACHE = folder / "cache" / str(i)
+        os.environ["IMIX_CACHE"] = str(folder / "cache" / str(i))
         data = load(path, DataSettings(label=None))
         for _ in data.train.batches(torch.arange(len(data.train)).split(1000)):
             pass

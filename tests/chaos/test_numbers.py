@@ -187,7 +187,7 @@ def test_the_number_of_threads_that_decode_audio_does_not_change_the_samples(tmp
         corpus.write_audio(tmp_path / f"{i}.wav", 3000 + 100 * i)
     samples = []
     for threads in (1, 8):
-        monkeypatch.setattr("imix.data.media.audio.CACHE", tmp_path / f".cache {threads}")
+        monkeypatch.setenv("IMIX_CACHE", str(tmp_path / f".cache {threads}"))
         monkeypatch.setattr(os, "cpu_count", lambda threads=threads: threads)
         samples.append(load(tmp_path).train.sample(12))
     assert torch.equal(*samples)

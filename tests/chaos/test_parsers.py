@@ -6,6 +6,7 @@ Each parser runs in a process of its own, so that a crash, a hang or too much me
 import bz2
 import gzip
 import io
+import os
 import resource
 import tarfile
 import time
@@ -26,6 +27,7 @@ from PIL import Image
 
 from imix import InputError
 from imix.data import load
+from imix.data.cache import cache_folder
 from imix.data.media import audio, images
 from imix.data.media.images import ImageFiles, ImageFormat
 from imix.data.media.references import AUDIO_SUFFIXES, IMAGE_SUFFIXES, MediaFiles
@@ -166,7 +168,7 @@ def check_cache(path: Path, name: str, rng: np.random.Generator) -> None:
         (folder / "1.wav").write_bytes(b"broken")
     files = sorted(folder.iterdir())
     expected, kept = audio.read_clips(MediaFiles("clips", files), CLIP)
-    (damaged,) = audio.CACHE.rglob("*.npy" if name == "cached clips" else "*.json")
+    (damaged,) = cache_folder().rglob("*.npy" if name == "cached clips" else "*.json")
     damaged.write_bytes(mutate(damaged.read_bytes(), rng))
     source, read = audio.read_clips(MediaFiles("clips", files), CLIP)
     assert read == kept and torch.equal(source.inputs, expected.inputs)
@@ -177,7 +179,7 @@ def fuzz(name: str, folder: Path, n: int) -> tuple[Counter[str], list[str]]:
     suffix = Path(name).suffix
     check = check_image if suffix in IMAGE_SUFFIXES else check_audio if suffix in AUDIO_SUFFIXES else check_table
     path, counts, failures = folder / name, Counter[str](), list[str]()
-    audio.CACHE = folder / "cache"
+    os.environ["IMIX_CACHE"] = str(folder / "cache")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for i in range(n):
         rng = np.random.default_rng([i, *name.encode()])

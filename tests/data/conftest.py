@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from imix.data.media import audio
-from imix.data.named import cifar, speech_commands
 from tests.data.media.helpers import SAMPLE_RATE, tone, write_audio
 
 
@@ -12,8 +10,7 @@ from tests.data.media.helpers import SAMPLE_RATE, tone, write_audio
 def cache(tmp_path, monkeypatch):
     """An empty cache folder for this test."""
     folder = tmp_path / "cache"
-    for module in (audio, cifar, speech_commands):
-        monkeypatch.setattr(module, "CACHE", folder)
+    monkeypatch.setenv("IMIX_CACHE", str(folder))
     return folder
 
 

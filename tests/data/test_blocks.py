@@ -62,3 +62,18 @@ def test_an_error_while_loading_a_block_reaches_the_caller():
     cache = BlockCache(lambda number: 1 // 0, capacity=1)
     with ThreadPoolExecutor(1) as pool, pytest.raises(ZeroDivisionError):
         cache.request([0], pool)[0].result()
+
+
+def test_a_block_that_could_not_be_loaded_is_loaded_again():
+    results = iter([OSError("disk error"), 7])
+
+    def load(number):
+        if isinstance(result := next(results), Exception):
+            raise result
+        return result
+
+    cache = BlockCache(load, capacity=1)
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(OSError, match="disk error"):
+            cache.request([0], pool)[0].result()
+        assert cache.request([0], pool)[0].result() == 7

@@ -1,5 +1,12 @@
 """torch data sets and loaders."""
 
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -48,11 +55,29 @@ class Stream(IterableDataset):
 class Noise(Dataset):
     """Random items."""
 
+    def __init__(self, draw=torch.rand, n=20):
+        self.draw, self.n = draw, n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        return self.draw(3)
+
+
+class LazyFile(Dataset):
+    """Rows of a file that is opened when the first item is read."""
+
+    def __init__(self, path):
+        self.path, self.file = path, None
+
     def __len__(self):
         return 20
 
     def __getitem__(self, i):
-        return torch.rand(3)
+        self.file = self.file or self.path.open("rb", buffering=0)
+        self.file.seek(12 * i)
+        return torch.frombuffer(bytearray(self.file.read(12)), dtype=torch.float32)
 
 
 @pytest.fixture
@@ -151,7 +176,7 @@ def test_a_loader_may_have_its_own_batch_size_and_order(capsys):
     with pytest.raises(InputError, match="custom sampler"):
         load(loader)
     assert torch.equal(load(DataLoader(Subset(Items(X), [4, 2]), 3, shuffle=True)).train.inputs, X[[4, 2]])
-    assert "only the data set and the 0 worker processes of the DataLoader are used" in capsys.readouterr().err
+    assert "only the data set of the DataLoader is used" in capsys.readouterr().err
 
 
 def test_streamed_items_equal_items_in_memory(streamed):
@@ -162,6 +187,85 @@ def test_streamed_items_equal_items_in_memory(streamed):
         chosen = [row % len(source) for row in rows]
         for (x, y), (z, w) in zip(source.batches(chosen), before.batches(chosen), strict=True):
             assert torch.equal(x, z) and torch.equal(y, w)
+
+
+@pytest.mark.parametrize("items", [[(x, None if i == 0 else i % 2) for i, x in enumerate(X)], [(x, None) for x in X]])
+def test_the_first_item_may_have_no_label(streamed, items):
+    train = load(Items(items)).train
+    if items[1][1] is None:
+        assert train.labels is None
+    else:
+        assert train.labels.tolist() == [-1, *Y[1:].tolist()]
+
+
+@pytest.mark.subprocess
+@pytest.mark.parametrize("max_bytes", [0, 1 << 30])
+def test_with_workers_a_data_set_opens_its_file_in_the_workers_only(tmp_path, monkeypatch, max_bytes):
+    monkeypatch.setattr(datasets, "MAX_BYTES_IN_MEMORY", max_bytes)
+    (tmp_path / "x.bin").write_bytes(X.numpy().tobytes())
+    dataset = LazyFile(tmp_path / "x.bin")
+    train = load(DataLoader(dataset, num_workers=2)).train
+    assert torch.cat([x for x, _ in train.batches(torch.arange(20).split(2))]).equal(X)
+    assert dataset.file is None, "workers that share the position in a file would read the wrong bytes"
+
+
+@pytest.mark.slow
+@pytest.mark.subprocess
+def test_workers_survive_a_signal_to_all_processes_and_end_with_their_parent(tmp_path):
+    with _streamed_run(tmp_path / "stopped") as process:
+        workers = _children(process.pid)
+        for pid in (*workers, process.pid):  # as if the process group got the signal, in this order
+            os.kill(pid, signal.SIGTERM)
+        assert process.wait(120) == 75, "a checkpoint was written"
+    _wait_for_end_of(workers)
+    with _streamed_run(tmp_path / "killed") as process:
+        workers = _children(process.pid)
+        process.kill()
+    _wait_for_end_of(workers)
+
+
+RUN = """
+import sys, imix, torch
+from imix.data import datasets
+from tests.data.test_datasets import Noise
+datasets.MAX_BYTES_IN_MEMORY = 0
+loader = torch.utils.data.DataLoader(Noise(n=100_000), num_workers=2)
+try:
+    imix.pretrain(loader, epochs=100, batch_size=10, encoder="mlp:16-16", device="cpu", out=sys.argv[1])
+except imix.Interrupted:
+    sys.exit(75)
+"""
+
+
+def _streamed_run(out):
+    """Start a run with two workers, and wait until it trains."""
+    process = subprocess.Popen([sys.executable, "-c", RUN, str(out)], stderr=subprocess.DEVNULL)
+    metrics = out / "metrics.jsonl"
+    while not (metrics.exists() and metrics.stat().st_size and len(_children(process.pid)) == 2):
+        assert process.poll() is None, "the run failed"
+        time.sleep(0.05)
+    return process
+
+
+def _children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def _wait_for_end_of(pids):
+    for _ in range(400):
+        if not any(map(_is_running, pids)):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"still running: {pids}")
+
+
+def _is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_a_streamed_data_set_that_changes_its_length_is_an_error(streamed):
@@ -177,18 +281,30 @@ def test_an_iterable_that_does_not_fit_in_memory_is_an_error(streamed):
         load(Stream(X))
 
 
-def test_random_items_are_reported_and_the_same_when_a_run_is_resumed(capsys):
-    first, second = (load(Noise()).train.inputs for _ in range(2))
+def draw_with_numpy(n):
+    return np.random.rand(n)  # noqa: NPY002
+
+
+def draw_with_python(n):
+    return [random.random() for _ in range(n)]
+
+
+@pytest.mark.parametrize("draw", [torch.rand, draw_with_numpy, draw_with_python])
+def test_random_items_are_reported_and_the_same_when_a_run_is_resumed(capsys, draw):
+    first, second = (load(Noise(draw)).train.inputs for _ in range(2))
     assert torch.equal(first, second) and len(first.unique()) == 60
     assert "item 0 of the data set changes each time it is read; each item is read once" in capsys.readouterr().err
 
 
 def test_loading_a_data_set_does_not_change_the_random_state():
-    torch.manual_seed(3)
-    expected = torch.rand(2)
-    torch.manual_seed(3)
+    def draw():
+        return [torch.rand(2).tolist(), draw_with_numpy(2).tolist(), draw_with_python(2)]
+
+    torch.manual_seed(3), np.random.seed(3), random.seed(3)  # noqa: NPY002
+    expected = draw()
+    torch.manual_seed(3), np.random.seed(3), random.seed(3)  # noqa: NPY002
     load(Noise())
-    assert torch.equal(torch.rand(2), expected)
+    assert draw() == expected
 
 
 @pytest.mark.parametrize("max_bytes", [pytest.param(0, marks=pytest.mark.slow), 1 << 30])

@@ -64,6 +64,12 @@ def test_masked_values_elsewhere_are_an_error_that_says_what_to_do(wrap):
     assert len(load(wrap(np.ma.array(X))).train) == 8
 
 
+def test_masked_records_are_an_error():
+    records = np.ma.array([(1.0, 2), (3.0, 4)] * 4, dtype=[("a", float), ("b", int)], mask=[(0, 1), (0, 0)] * 4)
+    with pytest.raises(InputError, match="samples must be numbers; got an array of"):
+        load(records)
+
+
 def test_masked_text_is_an_error():
     with pytest.raises(InputError, match="samples must"):
         load(np.ma.array([["a", "b"]] * 8, mask=True))
@@ -80,6 +86,7 @@ def test_masked_text_is_an_error():
         (-(2**63), -(2**63) + 1),
         (10**30, 10**30 + 1),
         torch.tensor([2**64 - 2, 2**64 - 1], dtype=torch.uint64),
+        np.array([float(2**53), 2**53 + 1], object),
     ],
     ids=repr,
 )
@@ -89,6 +96,18 @@ def test_large_labels_stay_different_classes(tmp_path, values):
     if np.asarray(labels).dtype != object:
         np.savez(tmp_path / "d.npz", x=X, y=labels, x_test=X[:2], y_test=labels[[1, 0]])
         assert load(tmp_path / "d.npz").test.labels.tolist() == [1, 0]
+
+
+def test_large_labels_of_mixed_types_stay_different_classes(tmp_path):
+    assert labels_of([float(2**53), 2**53 + 1] * 4) == [0, 1] * 4
+    assert labels_of(np.array([None, float(2**53), 2**53 + 1, 2**53] * 2, object)) == [-1, 0, 1, 0] * 2
+    assert labels_of([float("nan"), 2.0**60, 2**60 + 1, 0] * 2) == [-1, 1, 2, 0] * 2
+
+
+def test_labels_of_small_types_print_no_warning(recwarn):
+    for dtype in (np.float16, np.float32):
+        assert labels_of(np.array([1, 3] * 4, dtype)) == [0, 1] * 4
+    assert not recwarn.list
 
 
 def test_test_labels_of_another_type_are_compared_exactly(tmp_path):
@@ -160,6 +179,19 @@ def test_missing_label_applies_to_label_columns(tmp_path, kind):
     loaded = load(data, DataSettings(label="y", missing_label="-1"))
     assert loaded.train.labels.tolist() == [-1, 0, 1, 2] * 2
     assert list(loaded.class_names) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("missing_label", [77, float("nan"), "unknown"])
+def test_a_note_says_that_missing_label_does_not_occur(missing_label, capsys):
+    frame = pd.DataFrame({"a": X[:, 0], "y": [0, 1] * 4})
+    labels_of([0, 1] * 4, missing_label=missing_label)
+    load(frame, DataSettings(label="y", missing_label=missing_label))
+    assert capsys.readouterr().err.count(f"`missing_label='{missing_label}'` is not among the labels") == 2
+
+
+def test_missing_label_is_one_value():
+    with pytest.raises(InputError, match=r"`missing_label` must be a name; got \[0\]"):
+        DataSettings(missing_label=[0])
 
 
 def test_missing_label_applies_to_targets():

@@ -106,3 +106,9 @@ def test_options_of_files_apply_to_tables_of_files(examples, tmp_path):
         assert load(data, DataSettings(image_size=4)).train.shape == (3, 4, 4)
     data_settings = DataSettings(path_column="path", channels=1)
     assert load(tmp_path / "files.parquet", data_settings).train.shape == (1, 8, 8)
+
+
+def test_labels_of_array_files_may_be_missing(tmp_path):
+    np.savez(tmp_path / "t.npz", x=np.ones((6, 2)), y=[0, 1, -1] * 2)
+    data = load(tmp_path / "t.npz", DataSettings(missing_label="-1"))
+    assert data.train.labels.tolist() == [0, 1, -1] * 2

@@ -85,6 +85,18 @@ def test_a_run_in_a_folder_is_pickled_as_its_path(folder):
     np.testing.assert_array_equal(stack(pickle.loads(before)(FRAME)["embedding"]), stack(expected["embedding"]))
 
 
+def test_the_encoder_that_a_run_was_loaded_from_is_used(tmp_path):
+    x = torch.randn(32, 5)
+    settings = {"encoder": "mlp:8", **QUICK}
+    imix.pretrain(x, out=tmp_path / "run", **settings)
+    other = imix.pretrain(x, seed=1, out=tmp_path / "other", **settings)
+    (tmp_path / "other" / "encoder.safetensors").replace(tmp_path / "run" / "best_encoder.safetensors")
+    best = tmp_path / "run" / "best_encoder.safetensors"
+    for run in (best, imix.load_run(best)):
+        copy = pickle.loads(pickle.dumps(imix.Embedder(run)))
+        np.testing.assert_allclose(copy(x), imix.embed(other, x), atol=1e-6)
+
+
 def test_modules_and_runs_in_memory_are_pickled_with_their_weights():
     x = torch.randn(32, 5)
     for source in (nn.Linear(5, 3), imix.pretrain(x, encoder="mlp:8", **QUICK)):
@@ -124,6 +136,22 @@ def test_bad_input_is_named(folder, tmp_path):
         embedder({"age": [1, "old"], "city": ["Rome", 3]})
     with pytest.raises(imix.InputError, match="no run folder"):
         imix.Embedder(tmp_path / "nosuch")
+
+
+def test_columns_of_pandas_may_have_numbers_as_names(tmp_path):
+    frame = pd.DataFrame({0: [20.0, 31, 45, 62] * 8, 7: ["Rome", "Oslo"] * 16})
+    run = imix.pretrain(frame, encoder="mlp:8-8", **QUICK)
+    batch = imix.Embedder(run)(frame)
+    np.testing.assert_allclose(stack(batch["embedding"]), imix.embed(run, frame), atol=1e-6)
+    images = pd.DataFrame({3: list(np.ones((4, 5), np.float32))})
+    assert len(imix.Embedder(nn.Linear(5, 3), column="3")(images)["embedding"]) == 4
+
+
+def test_a_hugging_face_data_set_gets_a_column(folder):
+    datasets = pytest.importorskip("datasets", reason="needs the package datasets")
+    batch = imix.Embedder(folder)(datasets.Dataset.from_pandas(FRAME))
+    assert batch.column_names == ["id", "age", "city", "y", "embedding"]
+    np.testing.assert_allclose(np.array(batch["embedding"]), imix.embed(folder, FRAME), atol=1e-6)
 
 
 @pytest.mark.full

@@ -208,3 +208,16 @@ def test_results_for_one_label_share_a_column_even_if_one_run_was_trained_withou
     groups = group_runs(runs)
     assert columns_of(groups) == [["knn, label breed", "fed"], ["knn, label breed", "fed", "knn, label color"]]
     assert page._settings(groups)["rows"]["label"] == ["breed", "–"]
+
+
+def test_encoders_of_different_epochs_of_a_run_are_not_one_group(run, tmp_path):
+    last = replace(run, path=tmp_path / "r")
+    best = replace(last, encoder_file="best_encoder.safetensors", progress="epoch 2 of 3, step 6 of 9")
+    assert [(group.name, len(group.runs)) for group in group_runs([last, best])] == [
+        ("r", 1),
+        ("r (best_encoder, epoch 2 of 3)", 1),
+    ]
+    unfinished = replace(last, path=tmp_path / "s", progress="epoch 1 of 3, step 3 of 9")
+    assert [group.name for group in group_runs([last, unfinished])] == ["r", "s (epoch 1 of 3)"]
+    settings = page._settings(group_runs([last, best]))
+    assert settings["rows"]["encoder_file"] == ["encoder.safetensors", "best_encoder.safetensors"]

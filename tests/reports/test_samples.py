@@ -61,7 +61,7 @@ def test_maps_of_the_same_samples_share_them(report_path, differently_loaded):
 
 
 def test_images_and_audio_are_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr("imix.data.media.audio.CACHE", tmp_path / "cache")
+    monkeypatch.setenv("IMIX_CACHE", str(tmp_path / "cache"))
     rng = np.random.default_rng(0)
     for i in range(24):
         image_folder, audio_folder = (tmp_path / kind / "ab"[i % 2] for kind in ("images", "audio"))

@@ -1,15 +1,12 @@
 """`per_sample`: turns a transform of one sample into an augmentation that draws for each sample of a batch."""
 
-import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import nn
 
 from imix.batch import Batch, concatenate, fields, first_field, map_fields, size
-from imix.runtime.rng import isolated_rng
+from imix.runtime.rng import isolated_python_rng, isolated_rng
 
 CALLS = 32  # a transform that changes half of all batches looks deterministic with probability 2^-31
 TOLERANCE = 1e-4  # of the largest value; smaller differences are rounding errors
@@ -39,7 +36,7 @@ class PerSample(nn.Module):
     def _can_vectorize(self, samples: Batch) -> bool:
         """Whether torch can vectorize the transform, and it takes all of its random numbers from torch."""
         try:
-            with _isolated(samples):
+            with isolated_rng(first_field(samples).device), isolated_python_rng():
                 self._vectorized(map_fields(torch.clone, samples))
         except Exception:  # the loop raises it again if it is not about vectorization
             return False
@@ -79,7 +76,7 @@ def draws_once_per_batch(augment: Callable[[Batch], Batch], samples: Batch) -> b
     """Whether two copies of a sample in a batch always get the same view, while views differ between batches."""
     batch, n, first = concatenate([samples, samples]), size(samples), None
     varies = False
-    with _isolated(samples), torch.no_grad():
+    with isolated_rng(first_field(samples).device), isolated_python_rng(), torch.no_grad():
         for _ in range(CALLS):
             try:
                 views = [view.flatten(1) for view in fields(augment(map_fields(torch.clone, batch)))]
@@ -99,15 +96,3 @@ def _differ(x: torch.Tensor, y: torch.Tensor) -> bool:
     if not (x.is_floating_point() or x.is_complex()):
         return not torch.equal(x, y)
     return bool((x - y).abs().max() > TOLERANCE * y.abs().max())
-
-
-@contextmanager
-def _isolated(batch: Batch) -> Iterator[None]:
-    """Restore the state of the generators of torch, NumPy and Python on exit."""
-    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
-    try:
-        with isolated_rng(first_field(batch).device):
-            yield
-    finally:
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)  # noqa: NPY002

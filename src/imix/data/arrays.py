@@ -12,6 +12,7 @@ from torch import Tensor
 
 from imix.batch import Batch, map_fields, to_float
 from imix.data import mapped
+from imix.data.tables.values import MAX_EXACT_INTEGER
 from imix.errors import InputError, first_line
 from imix.output import print_message
 
@@ -70,7 +71,12 @@ def encode_classes(
     `missing_label` mean "no label" and become -1. Numbers with fractions are numeric targets: they stay floats, with
     NaN for "no label", and there are no classes.
     """
-    values, missing = _read_labels(labels, n, name, missing_label)
+    values, missing = _read_labels(labels, n, name)
+    if missing_label is not None:
+        is_named = is_label(values, missing_label)
+        if known_classes is None and not is_named.any():
+            note_unused_label(missing_label, name)
+        missing = missing | is_named
     values = values[~missing]
     if not len(values):
         raise InputError(f"none of the samples of {name} has a label; omit the labels instead")
@@ -119,13 +125,22 @@ def note_minus_one(classes: Iterable[str], name: str, instead: str = "`missing_l
         print_message(message)
 
 
-def _read_labels(labels: Any, n: int, name: str, missing_label: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Convert labels to an array (N,), and find those that mean "no label"."""
+def note_unused_label(missing_label: str, name: str) -> None:
+    """Print a note that no label is the one that means "no label"."""
+    print_message(f"{name}: `missing_label={missing_label!r}` is not among the labels")
+
+
+def _read_labels(labels: Any, n: int, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Convert labels to an array (N,), and find those that are missing."""
     try:
         if isinstance(labels, Tensor):
             labels = check_tensor(labels, "labels").detach().cpu()
-            labels = labels.float() if labels.is_floating_point() and labels.dtype != torch.float64 else labels
+            labels = labels.double() if labels.is_floating_point() else labels
         values = np.asarray(labels)
+        if isinstance(labels, list | tuple) and values.dtype.kind == "f" and (abs(values) >= MAX_EXACT_INTEGER).any():
+            values = np.array(labels, object)
+        if values.dtype.kind == "f":
+            values = values.astype(np.float64)
         masked = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else False
         if values.shape != (n,):
             raise InputError(f"labels of the {n} samples of {name} must have shape ({n},); got {values.shape}")
@@ -137,14 +152,24 @@ def _read_labels(labels: Any, n: int, name: str, missing_label: str | None) -> t
             missing = masked | (values == "" if values.dtype.kind == "U" else values != values)  # NaN
         else:
             missing = masked | np.array([is_missing(value) for value in values], bool)
-            present = values[~missing]
-            if all(isinstance(value, Real) for value in present) and any(isinstance(value, float) for value in present):
-                values = np.where(missing, np.nan, values).astype(np.float64)
+            values = _unify_numbers(values, missing)
     except (TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"the labels of {name} must be numbers or text: {first_line(error)}") from error
-    return values, missing if missing_label is None else missing | is_label(values, missing_label)
+    return values, missing
+
+
+def _unify_numbers(values: np.ndarray, missing: np.ndarray) -> np.ndarray:
+    """Convert objects that are numbers, some of them floats, to floats or, if they would coincide, to integers."""
+    present = values[~missing].tolist()
+    if not (all(isinstance(value, Real) for value in present) and any(isinstance(value, float) for value in present)):
+        return values
+    if all(float(value).is_integer() for value in present) and any(int(value) != float(value) for value in present):
+        return np.array(
+            [None if is_none else int(value) for value, is_none in zip(values, missing, strict=True)], object
+        )
+    return np.where(missing, np.nan, values).astype(np.float64)
 
 
 def is_label(values: Any, label: str) -> np.ndarray:
@@ -190,7 +215,7 @@ def _to_tensors(inputs: Any) -> Batch:
     if isinstance(inputs, list) and inputs and isinstance(inputs[0], Tensor):
         raise InputError("a list of tensors is ambiguous: stack samples into one tensor, or pass fields as a tuple")
     rows = inputs if isinstance(inputs, list) else [inputs]
-    if any(np.ma.is_masked(row) for row in rows):
+    if any((mask := np.ma.getmask(row)).dtype.kind == "b" and mask.any() for row in rows):
         raise InputError(
             "samples must not have masked values: replace them, as in x.filled(0), and pass the mask as another field; "
             "rows (N, F) may have NaN instead"

@@ -68,10 +68,14 @@ class BlockCache(Generic[Block]):
         """Start loading the blocks that are not in the cache, and return the requested blocks."""
         requested = {}
         for number in numbers:
-            if number not in self.blocks or self.blocks[number].cancelled():
+            if number not in self.blocks or _has_failed(self.blocks[number]):
                 self.blocks[number] = pool.submit(self.load, number)
             self.blocks.move_to_end(number)
             requested[number] = self.blocks[number]
         while len(self.blocks) > self.capacity:
             self.blocks.popitem(last=False)
         return requested
+
+
+def _has_failed(block: Future[Block]) -> bool:
+    return block.cancelled() or (block.done() and block.exception() is not None)

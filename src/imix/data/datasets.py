@@ -1,5 +1,7 @@
 """torch data sets: items are read into memory once or, if they do not fit, whenever they are needed."""
 
+import random
+import signal
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,7 +30,7 @@ from imix.data.source import Source
 from imix.errors import InputError, first_line
 from imix.output import print_message
 from imix.progress import ProgressLine
-from imix.runtime.rng import isolated_rng, seed_all
+from imix.runtime.rng import isolated_python_rng, isolated_rng, seed_all
 from imix.settings import SMALL_IMAGE_SIZE
 
 MAX_BYTES_IN_MEMORY = 8 << 30  # items that take more are read whenever they are needed
@@ -42,6 +44,8 @@ class Item(NamedTuple):
     number: int
     sample: Batch
     label: Any
+    has_label: bool = False
+    """Whether items have a label, which may be None."""
     is_image: bool = False
     error: str = ""
     cause: Exception | None = None
@@ -107,8 +111,10 @@ def read_dataset(data: Any, label: str | None) -> tuple[RawData, DatasetSource |
     Items are x, (x, y) or dicts, whose label has the key `label`.
     """
     dataset, workers = _unwrap(data)
-    with isolated_rng(torch.device("cpu")):
+    with isolated_rng(torch.device("cpu")), isolated_python_rng():
         seed_all(0)  # so that random transforms are the same when a run is resumed
+        random.seed(0)
+        np.random.seed(0)  # noqa: NPY002
         if isinstance(dataset, IterableDataset):
             print_message(
                 "the iterable data set is read into memory once; to resume the run, it must yield the same items again"
@@ -132,7 +138,8 @@ def _unwrap(data: Any) -> tuple[Any, int]:
             "torch.utils.data.Subset"
         )
     workers = 0 if is_iterable else data.num_workers
-    print_message(f"only the data set and the {workers} worker processes of the DataLoader are used")
+    used = f"only the data set and the {workers} worker processes of the DataLoader are used"
+    print_message(used if workers else "only the data set of the DataLoader is used")
     return data.dataset, workers
 
 
@@ -142,8 +149,8 @@ def _read_map_style(dataset: Any, label: str | None, workers: int) -> tuple[RawD
     n = len(dataset)
     if n == 0:
         raise InputError("the data set has no items")
-    items = _Items(dataset, label)
-    first, again = _checked(items[0]), _checked(items[0])
+    # By a worker, if there are any: a file that the data set opens in this process would be shared by all workers.
+    first, again = (_first_item(batch) for batch in _read(dataset, label, min(workers, 1), [[0], [0]]))
     in_memory = n * sum(field.nbytes for field in fields(first.sample)) <= MAX_BYTES_IN_MEMORY
     if not all(map(torch.equal, fields(first.sample), fields(again.sample))):
         effect = "each item is read once" if in_memory else "a resumed run is not identical to an uninterrupted one"
@@ -152,7 +159,7 @@ def _read_map_style(dataset: Any, label: str | None, workers: int) -> tuple[RawD
             "step, pass the random transforms as `augment`"
         )
     batches: list[Item] = []
-    if in_memory or first.label is not None:
+    if in_memory or first.has_label:
         progress = ProgressLine("reading the data set", n, "items")
         numbers = [list(range(n))[i : i + BATCH_SIZE] for i in range(0, n, BATCH_SIZE)]
         for batch in _read(dataset, label, workers, numbers, first):
@@ -161,10 +168,12 @@ def _read_map_style(dataset: Any, label: str | None, workers: int) -> tuple[RawD
     if in_memory:
         return _as_arrays(batches), None
     source = DatasetSource(dataset, label, workers, torch.arange(n), first, n, torch.device("cpu"))
-    return RawData(None, [y for batch in batches for y in batch.label] or None, augment=_augment(first)), source
+    return RawData(None, _labels(batches), augment=_augment(first)), source
 
 
-def _read(dataset: Any, label: str | None, workers: int, rows: Sequence[list[int]], first: Item) -> Iterator[Item]:
+def _read(
+    dataset: Any, label: str | None, workers: int, rows: Sequence[list[int]], first: Item | None = None
+) -> Iterator[Item]:
     """Yield batches of the items with these numbers, which must be like the first item.
 
     Workers are seeded by the numbers of the first batch, so that random items differ from epoch to epoch.
@@ -174,17 +183,33 @@ def _read(dataset: Any, label: str | None, workers: int, rows: Sequence[list[int
         batch_sampler=rows,
         num_workers=workers,
         collate_fn=_collate,
+        worker_init_fn=_leave_signals_to_parent,
         generator=torch.Generator().manual_seed(crc32(repr(rows[:1]).encode())),
     )
     for batch in loader:
-        _checked(batch if batch.error else batch._replace(sample=map_fields(lambda x: x[0], batch.sample)), first)
+        _require_usable(batch if batch.error else _first_item(batch), first)
         yield batch
+
+
+def _leave_signals_to_parent(worker: int) -> None:
+    """Let a worker survive a signal to all processes of a run, so that the parent can write its checkpoint.
+
+    Workers end when the parent ends. The second SIGTERM ends a worker: if it hangs, the parent sends two.
+    """
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    signal.siginterrupt(signal.SIGTERM, False)
+
+
+def _first_item(batch: Item) -> Item:
+    return batch._replace(sample=map_fields(lambda x: x[0], batch.sample), label=batch.label[0])
 
 
 def _collate(items: Sequence[Item]) -> Item:
     """Return a batch, or its first error."""
     try:
-        checked = [_checked(item, items[0]) for item in items]
+        checked = [_require_usable(item, items[0]) for item in items]
         stacked = map_fields(lambda *parts: torch.stack(parts), *(item.sample for item in checked))
         return items[0]._replace(sample=stacked, label=[item.label for item in items])
     except InputError as error:
@@ -208,7 +233,7 @@ def _iterate(dataset: Any, label: str | None) -> Iterator[Item]:
             item = _failed(number, error)
         if not is_last:
             first = first or item
-            items.append(_checked(item, first))
+            items.append(_require_usable(item, first))
             number, nbytes = number + 1, nbytes + sum(field.nbytes for field in fields(item.sample))
             progress(number)
         if items and (is_last or len(items) == BATCH_SIZE):
@@ -227,18 +252,19 @@ def _iterate(dataset: Any, label: str | None) -> Iterator[Item]:
 
 def _convert(number: int, item: Any, label: str | None) -> Item:
     """Split an item into sample and label, and convert the sample to tensors."""
-    y = None
+    y, has_label = None, False
     if isinstance(item, dict):
         key = next((key for key in (LABEL_KEYS if label is None else [label]) if key in item), None)
         item, y = {name: value for name, value in item.items() if name != key}, item.get(key)
+        has_label = key is not None
         item = next(iter(item.values())) if len(item) == 1 else item
     elif isinstance(item, tuple) and len(item) == 1:
         item = item[0]
     elif isinstance(item, tuple) and item and _is_label(item):
-        *inputs, y = item
+        (*inputs, y), has_label = item, True
         item = inputs[0] if len(inputs) == 1 else tuple(inputs)
     y = getattr(y, "item", lambda: y)()  # of a tensor or a NumPy scalar
-    return Item(number, _to_tensor(item), y, hasattr(item, "getbands") and len(item.getbands()) == 3)
+    return Item(number, _to_tensor(item), y, has_label, hasattr(item, "getbands") and len(item.getbands()) == 3)
 
 
 def _is_label(item: tuple[Any, ...]) -> bool:
@@ -291,7 +317,7 @@ def _failed(number: int, error: Exception) -> Item:
     return Item(number, None, None, error=message, cause=None if get_worker_info() else error)
 
 
-def _checked(item: Item, first: Item | None = None) -> Item:
+def _require_usable(item: Item, first: Item | None = None) -> Item:
     """Return an item; raise InputError if it could not be read, or has another type or shape than the first."""
     if item.error:
         raise InputError(item.error) from item.cause
@@ -312,10 +338,14 @@ def _describe(sample: Batch) -> str:
 
 
 def _as_arrays(batches: Sequence[Item]) -> RawData:
-    labels = [y for batch in batches for y in batch.label]
     x = concatenate([batch.sample for batch in batches])
-    first = batches[0]._replace(sample=map_fields(lambda x: x[0], batches[0].sample))
-    return RawData(x, labels if any(y is not None for y in labels) else None, augment=_augment(first))
+    return RawData(x, _labels(batches), augment=_augment(_first_item(batches[0])))
+
+
+def _labels(batches: Sequence[Item]) -> list[Any] | None:
+    """Return the labels of all items, or None if no item has one."""
+    labels = [y for batch in batches for y in batch.label]
+    return labels if any(y is not None for y in labels) else None
 
 
 def _augment(first: Item) -> str:

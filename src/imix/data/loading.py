@@ -1,5 +1,6 @@
 """`load`: turns a data set name, a path, a data frame, arrays or tensors into `Data`."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ from imix.data.parts import find_parts, load_parts
 from imix.data.paths import is_pattern, root
 from imix.data.source import Data, Source, TensorSource, take_fraction
 from imix.data.tables.csv_file import CSV_SUFFIXES
-from imix.data.tables.encode import encode_frames, encode_labels, read_frames
+from imix.data.tables.encode import encode_frames, encode_labels, read_frames, use_declared_label
 from imix.data.tables.frame import Frame, as_frame, has_missing_values, is_frame, read_parquet_files
 from imix.data.tables.huggingface import is_saved_dataset
 from imix.data.tables.table import Table
@@ -162,9 +163,8 @@ def _load_frames(
     strict: bool,
 ) -> Data:
     """Load tables: of image or audio files, with paths relative to `folders`, or of numbers and text."""
-    declared = frames[0].label
-    if data_settings.label is None and labels is None and declared not in (None, *data_settings.columns):
-        data_settings = replace(data_settings, label=declared)
+    if labels is None:
+        data_settings = use_declared_label(data_settings, frames[0].label, table)
     column = find_media_column(frames[0], data_settings) if table is None else None
     if column is None:
         test = frames[1] if len(frames) > 1 else None
@@ -208,7 +208,10 @@ def _load_by_name(data: str | Path, data_settings: DataSettings, table: Table | 
     if is_many:
         return _load_folder(path, data_settings)
     if is_table:
-        files = [path] if data_settings.test is None else [path, Path(data_settings.test)]
+        test = data_settings.test
+        if test is not None and (is_pattern(test) or not is_table_path(Path(test))):
+            raise InputError(f"`test={test!r}` must be one table, as {name!r} is, and not several files")
+        files = [path] if test is None else [path, Path(test)]
         frames = read_frames(path, data_settings, table)
         return _load_frames(str(path), frames, None, data_settings, table, [file.parent for file in files], strict)
     suffix = path.suffix.lower()
@@ -295,6 +298,8 @@ def _check_path(path: str | Path) -> None:
     path = Path(path)
     if is_pattern(path):
         return
+    if not path.exists() and re.match(r"\w+:/", str(path)):
+        raise InputError(f"{str(path)!r} is a remote path, which is not read: download the data first")
     if not path.exists():
         raise InputError(f"no data set or file {str(path)!r} ({_supported()})")
     if not (path.is_file() or path.is_dir()):  # reading a pipe could block forever

@@ -31,10 +31,11 @@ APPLIES_TO = {
     "n_mels": "audio",
     "data_dir": "named data sets",
 }
-TABLE_OPTIONS = ("label", "columns", "missing_label", "path_column")
-IMAGE_OPTIONS = ("missing_label", "image_size", "channels")
-AUDIO_OPTIONS = ("missing_label", "seconds", "sample_rate", "n_mels")
-MEDIA_OPTIONS = {"images": IMAGE_OPTIONS, "audio": AUDIO_OPTIONS}
+ARRAY_OPTIONS = ("label", "columns", "missing_label")
+TABLE_OPTIONS = (*ARRAY_OPTIONS, "path_column")
+IMAGE_FORMAT, AUDIO_FORMAT = ("image_size", "channels"), ("seconds", "sample_rate", "n_mels")
+MEDIA_FORMATS = (*IMAGE_FORMAT, *AUDIO_FORMAT)
+MEDIA_OPTIONS = {"images": ("missing_label", *IMAGE_FORMAT), "audio": ("missing_label", *AUDIO_FORMAT)}
 
 
 class DataKind(NamedTuple):
@@ -53,10 +54,9 @@ def check_options(data: Any, data_settings: DataSettings) -> None:
     kind = _kind(data) if changed else None
     if kind is None:
         return
-    media_options = (*IMAGE_OPTIONS, *AUDIO_OPTIONS)
-    if "path_column" in kind.options and not set(changed).isdisjoint(media_options):
+    if "path_column" in kind.options and not set(changed).isdisjoint(MEDIA_FORMATS):
         has_files = data_settings.path_column is not None or may_hold_files(data)
-        kind = kind._replace(options=(*kind.options, *media_options)) if has_files else kind
+        kind = kind._replace(options=(*kind.options, *MEDIA_FORMATS)) if has_files else kind
     subject = repr(str(data)) if isinstance(data, str | Path) else "the data"
     for option in changed:
         if option not in kind.options:
@@ -83,7 +83,7 @@ def _kind(data: Any) -> DataKind | None:
         return DataKind(f"a {type(data).__name__} of fields", ("missing_label",))
     shape = tuple(getattr(data, "shape", (0, 0)))  # a list may be a table; its shape is checked when it is converted
     return (
-        DataKind("an array", TABLE_OPTIONS[:3])
+        DataKind("an array", ARRAY_OPTIONS)
         if len(shape) == 2
         else DataKind(f"an array of shape {shape}", ("missing_label",))
     )
@@ -95,21 +95,20 @@ def _kind_of_path(path: Path) -> DataKind | None:
         return DataKind("a saved data set", TABLE_OPTIONS)
     if (path.is_dir() or is_pattern(path) or name.endswith(SHARD_SUFFIXES)) and (files := find_parts(path)):
         if name_ends(files[0], SHARD_SUFFIXES):
-            options = (*IMAGE_OPTIONS, *AUDIO_OPTIONS[1:])
-            return DataKind("tar shards", options, ", whose .cls files are the labels")
+            return DataKind("tar shards", ("missing_label", *MEDIA_FORMATS), ", whose .cls files are the labels")
         if name_ends(files[0], CSV_SUFFIXES):
-            return DataKind("a table in several CSV files", (*TABLE_OPTIONS[:3], "header"))
-        media_options = (*IMAGE_OPTIONS, *AUDIO_OPTIONS) if may_hold_files(files[0]) else ()
-        return DataKind("a table in several Parquet files", (*TABLE_OPTIONS, *media_options))
+            return DataKind("a table in several CSV files", (*ARRAY_OPTIONS, "header"))
+        formats = MEDIA_FORMATS if may_hold_files(files[0]) else ()
+        return DataKind("a table in several Parquet files", (*TABLE_OPTIONS, *formats))
     if path.is_dir() or is_pattern(path):
         hint = ", whose subfolders are the classes"
         if any(walk([path], IMAGE_SUFFIXES)):
-            return DataKind("a folder of images", IMAGE_OPTIONS, hint)
+            return DataKind("a folder of images", MEDIA_OPTIONS["images"], hint)
         if any(walk([path], AUDIO_SUFFIXES)):
-            return DataKind("a folder of audio files", AUDIO_OPTIONS, hint)
+            return DataKind("a folder of audio files", MEDIA_OPTIONS["audio"], hint)
         return None
     if name.endswith(CSV_SUFFIXES):
         return DataKind("a CSV file", (*TABLE_OPTIONS, "header"))
     if name.endswith(".parquet"):
         return DataKind("a Parquet file", TABLE_OPTIONS)
-    return DataKind("an array file", TABLE_OPTIONS[:2]) if name.endswith((".npy", ".npz")) else None
+    return DataKind("an array file", ARRAY_OPTIONS) if name.endswith((".npy", ".npz")) else None

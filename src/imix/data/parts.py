@@ -1,11 +1,13 @@
-"""Data in many files that are streamed: tar shards, or the parts of a table."""
+"""Data in several files: tar shards, or the parts of a table."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
-from imix.data.media.folder import find_files, walk
+from imix.data.media.folder import SPLIT_NAMES, find_files, walk
 from imix.data.media.references import AUDIO_SUFFIXES, IMAGE_SUFFIXES
 from imix.data.media.shards import read_shards
-from imix.data.paths import expand_pattern, is_pattern
+from imix.data.paths import expand_pattern, is_pattern, root
 from imix.data.source import Data
 from imix.data.tables.csv_file import CSV_SUFFIXES
 from imix.data.tables.stream import read_table_files
@@ -33,8 +35,30 @@ def find_parts(path: Path) -> list[Path]:
                 f"{str(path)!r} has files of several types, {matching[0].name} and {other.name}; pass one type"
             )
         if matching:
+            _check_not_split(path, files)
             return files
     return []
+
+
+def _check_not_split(path: Path, files: Sequence[Path]) -> None:
+    """Raise an error if files are training and test samples by their names, as in train-0000.parquet or test/0.csv."""
+    if len(files) == 1 or "{" in str(path):  # braces name the files on purpose
+        return
+    patterns = {}  # by split
+    for file in files:
+        *folders, name = file.relative_to(root(path)).parts
+        for depth, part in enumerate((*folders, name), 1):
+            word = re.match("[a-z]*", part.lower())
+            if word and word[0] in SPLIT_NAMES:
+                rest = f"*{file.suffix}" if depth > len(folders) else f"{part[len(word[0]) :]}/*{file.suffix}"
+                patterns[word[0]] = str(root(path).joinpath(*folders[: depth - 1], part[: len(word[0])])) + rest
+                break
+    if len(patterns) > 1:
+        train, *_, test = sorted(patterns, key=SPLIT_NAMES.index)
+        raise InputError(
+            f"the files of {str(path)!r} are splits ({', '.join(sorted(patterns))}): pass {patterns[train]!r}, and "
+            f"optionally `test={patterns[test]!r}`; to read all as training samples, use braces, as in {{train,test}}*"
+        )
 
 
 def load_parts(path: Path, files: list[Path], data_settings: DataSettings, table: Table | None) -> Data:

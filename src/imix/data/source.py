@@ -208,6 +208,8 @@ class Data:
         Format of audio clips.
     noise : Tensor of shape (M, 1, L), optional
         Recordings of noise to mix into views of audio clips.
+    n_skipped : int
+        Number of files in tar shards that could not be decoded and are not samples.
 
     Examples
     --------
@@ -226,6 +228,7 @@ class Data:
     augment: str = "none"
     clip: Clip | None = None
     noise: Tensor | None = None
+    n_skipped: int = 0
 
     def __post_init__(self) -> None:
         if self.test is not None and self.test.shape != self.train.shape:

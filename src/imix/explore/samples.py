@@ -19,7 +19,7 @@ from imix.errors import InputError
 from imix.explore.explain import InputColumn, input_columns
 from imix.explore.inputs import SmallInputs, small_inputs
 from imix.files import check_output_path
-from imix.probes.embed import encode_source, printable, read_columns, sample_columns
+from imix.probes.embed import decode_file_name, encode_source, read_columns, sample_columns
 from imix.probes.run_data import load_for_run
 from imix.run import Run, as_run
 from imix.settings import DataSettings
@@ -116,7 +116,7 @@ class Samples:
         values = pl.Series("label", labels.numpy())
         if self.data.train.is_numeric or not self.data.class_names:
             return values if labels.is_floating_point() else values.set(values < 0, None)
-        names = pl.Series("label", [printable(name) for name in self.data.class_names], dtype=pl.String)
+        names = pl.Series("label", [decode_file_name(name) for name in self.data.class_names], dtype=pl.String)
         return names.gather(values.set(values < 0, None))
 
     def batches(self) -> Iterator[Batch]:
@@ -237,7 +237,7 @@ def encode(run: Run | None, data: Data, device: str = "auto") -> Tensor:
 def _load(run: Run | None, data: Any, with_test: bool, options: Mapping[str, Any], table: Table | None = None) -> Data:
     """Load data with the run's options or, without a run, with its own ones and the fitted `table` if there is one."""
     if run is not None:
-        return load_for_run(run, data, with_test=with_test, **options)
+        return load_for_run(run, data, given_rows_only=not with_test, **options)
     if has_missing_values(data):
         raise InputError("the features must be finite; got NaN")
     data_settings = DataSettings(**{name: value for name, value in options.items() if value is not None})

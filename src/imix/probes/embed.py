@@ -81,7 +81,7 @@ def embed(
     run = as_run(run)
     with launch.join_ranks() as divide:
         options: Any = {"columns": columns, "path_column": path_column, "data_dir": data_dir}
-        dataset = load_for_run(run, data, with_test=False, **options)
+        dataset = load_for_run(run, data, given_rows_only=True, **options)
         to_csv = out is not None and out.suffix == ".csv"
         kept = read_columns(data, dataset, keep, r"f\d+", to_csv) if keep else {}
         torch_device = pick_device(device)
@@ -122,13 +122,13 @@ def sample_columns(dataset: Data, sources: Mapping[str, Source]) -> dict[str, np
     """Return the columns `file`, `split` and `label`, if the data has them."""
     columns = {}
     if dataset.sample_names:
-        columns["file"] = np.array([printable(name) for name in dataset.sample_names])
+        columns["file"] = np.array([decode_file_name(name) for name in dataset.sample_names])
     if len(sources) > 1:
         columns["split"] = np.repeat(list(sources), [len(source) for source in sources.values()])
     labels = [source.labels.cpu() for source in sources.values() if source.labels is not None]
     if len(labels) == len(sources):
         indices = torch.cat(labels).numpy()
-        names = np.array([*map(printable, dataset.class_names), None], dtype=object)  # index -1 means no label
+        names = np.array([*map(decode_file_name, dataset.class_names), None], dtype=object)  # index -1 means no label
         columns["label"] = names[indices] if dataset.class_names else indices
     return columns
 
@@ -143,14 +143,14 @@ def read_columns(data: Any, dataset: Data, names: Sequence[str], reserved: str, 
     clashes = [name for name in names if re.fullmatch(rf"{reserved}|split|file|label", name)]
     if clashes:
         raise InputError(f"`keep={clashes[0]!r}` is the name of an output column; rename it in the table")
-    frames = [frame.data.select(list(names)) for frame in source_frames(data, dataset, names)]
-    table = pa.concat_tables(frames, promote_options="permissive")
+    frames = source_frames(data, dataset, names)
+    table = pa.concat_tables([frame.data.select(list(names)) for frame in frames], promote_options="permissive")
     for name in names:
-        if to_csv and pa.types.is_nested(table.column(name).type):
+        if to_csv and pa.types.is_nested(table[name].type):
             raise InputError(f"column {name!r} holds lists or structs, which .csv cannot store; use .parquet")
-    return {name: table.column(name) for name in names}
+    return {name: table[name] for name in names}
 
 
-def printable(name: str) -> str:
-    """Return a file name with bytes that are not valid UTF-8 escaped."""
+def decode_file_name(name: str) -> str:
+    """Return a file name as text, with bytes that are not valid UTF-8 escaped."""
     return os.fsencode(name).decode(errors="backslashreplace")

@@ -1,6 +1,5 @@
 """Features of a frozen encoder, computed in batches."""
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 from imix.augment import Augment
 from imix.batch import map_fields, size, to_channels_last, to_float
 from imix.data import Source, TensorSource
+from imix.data.memory import total_memory
 from imix.encoders import eval_mode
 from imix.errors import InputError
 from imix.progress import ProgressLine
@@ -108,10 +108,7 @@ def in_chunks(
 
 def check_memory(required: int, device: torch.device, n_classes: int, task: str) -> None:
     """Raise InputError if a task needs more bytes than the device has, before it runs out of memory."""
-    if device.type == "cuda":
-        available = torch.cuda.mem_get_info(device)[1]
-    else:
-        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    available = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else total_memory()
     if required > available:
         raise InputError(
             f"{task} of {n_classes:,} classes would take {required / 1e9:,.0f} GB of memory, but the device has "

@@ -11,7 +11,7 @@ import torch
 from imix.encoders import temporarily_on
 from imix.errors import InputError
 from imix.files import check_output_path
-from imix.probes.embed import printable, read_columns, sample_columns, write_columns
+from imix.probes.embed import decode_file_name, read_columns, sample_columns, write_columns
 from imix.probes.features import EncodedSource
 from imix.probes.run_data import load_for_run
 from imix.run import Run, as_run
@@ -85,7 +85,7 @@ def predict(
     if run.head is None or run.config.fine_tuning is None:
         raise InputError("the run was not fine-tuned, so it cannot predict; fine-tune it first")
     classes, tuning = run.config.classes, run.config.fine_tuning
-    dataset = load_for_run(run, data, columns=columns, path_column=path_column, data_dir=data_dir, with_test=False)
+    dataset = load_for_run(run, data, columns=columns, path_column=path_column, data_dir=data_dir, given_rows_only=True)
     kept = (
         read_columns(data, dataset, keep, "prediction|p_.*", to_csv=out is not None and out.suffix == ".csv")
         if keep
@@ -99,10 +99,12 @@ def predict(
     outputs = torch.cat(scores).cpu()
     if classes:
         probabilities = outputs.softmax(1).numpy()
-        labels = np.array([printable(name) for name in classes], dtype=object)[probabilities.argmax(1)]
+        labels = np.array([decode_file_name(name) for name in classes], dtype=object)[probabilities.argmax(1)]
     else:
         probabilities, labels = np.empty((len(outputs), 0), np.float32), outputs[:, 0].numpy()
     if out is not None:
-        by_class = {f"p_{printable(name)}": column for name, column in zip(classes, probabilities.T, strict=True)}
+        by_class = {
+            f"p_{decode_file_name(name)}": column for name, column in zip(classes, probabilities.T, strict=True)
+        }
         write_columns(out, kept | {"prediction": labels} | by_class | sample_columns(dataset, sources))
     return Predictions(labels, probabilities, classes)

@@ -37,11 +37,11 @@ def load_for_run(
     path_column: str | None = None,
     test: str | None = None,
     data_dir: str | None = None,
-    with_test: bool = True,
+    given_rows_only: bool = False,
 ) -> Data:
     """Load all of `data` with the run's data options, overridden by the arguments; raise InputError on a mismatch.
 
-    Without `with_test`, the run's second file of test samples is not read.
+    With `given_rows_only`, the run's second file of test samples is not read, and no sample of a shard may be left out.
     """
     if isinstance(data, str) and data == run.config.data.name == IN_MEMORY_NAME:
         raise InputError(
@@ -60,13 +60,18 @@ def load_for_run(
     if not isinstance(data, Data):
         check_options(data, DataSettings(**overrides))
     data_settings = _settings_for(run, data, has_labels=labels is not None)
-    if not with_test and not isinstance(data, Data):
+    if given_rows_only and not isinstance(data, Data):
         data_settings = replace(data_settings, test=None)
     data_settings = replace(data_settings, **overrides)
     if label is not None and not columns:  # a column that was dropped in training can be the label
         kept = {name: kind for name, kind in data_settings.columns.items() if name != label}
         data_settings = replace(data_settings, columns=kept)
     dataset = load(data, data_settings, labels=labels, table=run.table, strict=False)
+    if given_rows_only and dataset.n_skipped:
+        raise InputError(
+            f"{dataset.n_skipped} files in {dataset.name} cannot be decoded, but each needs a row; remove them from "
+            "the shards"
+        )
     if dataset.table is not None and run.table is None:
         raise InputError(f"the run was trained on arrays, but {dataset.name} is a table or has missing values")
     shape = run.config.architecture.shape

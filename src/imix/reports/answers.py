@@ -48,7 +48,7 @@ def answer_sections(groups: Sequence[RunGroup]) -> tuple[list[dict[str, Any]], d
 
 def _parts(run: Run, answer: StoredAnswer, key: str) -> dict[str, tuple[dict[int, int], dict[str, Any]]]:
     """Return, for each split by its key, the place of each position in the content, and the content."""
-    data = load_for_run(run, answer.data, with_test=answer.with_test, **answer.options)
+    data = load_for_run(run, answer.data, given_rows_only=not answer.with_test, **answer.options)
     positions = np.unique([position for card in answer.cards for position in card.samples]).astype(int)
     n_train, n = len(data.train), len(data.train) + (0 if data.test is None else len(data.test))
     if len(positions) and not (positions[0] >= 0 and positions[-1] < n):

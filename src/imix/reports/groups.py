@@ -71,7 +71,7 @@ def group_runs(runs: Sequence[Run], run_names: Sequence[str] = ()) -> list[RunGr
         members.setdefault(json.dumps(run_description(run), sort_keys=True), []).append(i)
     if not run_names:
         folders = _short_paths(str(run.path) for run in runs if run.path is not None)
-        run_names = [method_name(run) if run.path is None else folders[str(run.path)] for run in runs]
+        run_names = [method_name(run) if run.path is None else folders[str(run.path)] + _state(run) for run in runs]
     names = [_group_name([run_names[i] for i in indices], run_names) for indices in members.values()]
     names = [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names, 1)]
     results = _results_by_column(runs)
@@ -91,6 +91,14 @@ def _group_name(members: Sequence[str], run_names: Sequence[str]) -> str:
     prefix = os.path.commonprefix(names)  # noqa: RUF071 - of characters
     matches = {name for name in run_names if name.startswith(prefix)}
     return f"{prefix}*" if prefix and len(names) > 1 and matches == set(names) else ", ".join(names)
+
+
+def _state(run: Run) -> str:
+    """Return the part of a run's name that says which encoder it is, empty for the last one of a finished run."""
+    file = run.encoder_file.removesuffix(".safetensors")
+    parts = [] if file == "encoder" else [file]
+    parts += [] if run.progress is None else run.progress.split(", ")[:1]
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _short_paths(paths: Iterable[str]) -> dict[str, str]:
@@ -114,7 +122,7 @@ def format_setting(value: Any) -> str:
 
 
 def run_description(run: Run) -> dict[str, Any]:
-    """Everything that defines a run except its seed: settings, data, data options, encoder."""
+    """Everything that defines a run except its seed: settings, data, data options, encoder, and how far it is."""
     config = run.config.to_json()
     data, table = config["data"], run.table
     table_hash = hashlib.sha256(json.dumps(data["table"], sort_keys=True).encode()).hexdigest()[:8]
@@ -129,6 +137,8 @@ def run_description(run: Run) -> dict[str, Any]:
         "fingerprint": data["fingerprint"],
         **{f"user-supplied {name}": value for name, value in run.user_supplied.items()},
         "weights": sum(weight.numel() for weight in run.encoder.parameters()),
+        "encoder_file": run.encoder_file,
+        "progress": run.progress,
     }
     ignored = ("seed", *RESUME_SAFE_SETTINGS, "data_dir", "groups")
     return {name: value for name, value in description.items() if name not in ignored}

@@ -35,7 +35,7 @@ from imix.run.classifier import HEAD_FILE, load_head
 from imix.run.config import Architecture, DataConfig, RunConfig, read_config
 from imix.run.metrics import describe_metrics
 from imix.run.result import Result
-from imix.run.stored_encoder import is_export, load_with_progress
+from imix.run.stored_encoder import ENCODER_FILE, is_export, load_with_progress
 from imix.settings import DataSettings, ResolvedSettings
 
 ANSWERS = "answers"
@@ -74,6 +74,8 @@ class Run:
     progress : str or None
         How far the training was when the encoder was written, for example "epoch 12 of 200, step 57 of 1000"; None if
         it was finished.
+    encoder_file : str
+        The file in the run folder that the encoder was loaded from.
 
     Examples
     --------
@@ -88,6 +90,7 @@ class Run:
     path: Path | None = None
     head: nn.Linear | None = None
     progress: str | None = None
+    encoder_file: str = ENCODER_FILE
 
     @property
     def settings(self) -> ResolvedSettings:
@@ -198,7 +201,8 @@ def load_run(path: str | Path, encoder: nn.Module | None = None) -> Run:
     model, progress = load_with_progress(path, encoder)
     if is_export(folder):
         return Run(model, config, head=head, progress=progress)
-    return Run(model, config, read_metrics(folder / "metrics.jsonl"), folder, head, progress)
+    name = ENCODER_FILE if folder == path else path.name
+    return Run(model, config, read_metrics(folder / "metrics.jsonl"), folder, head, progress, name)
 
 
 def as_run(run: "Run | nn.Module | str | Path") -> Run:

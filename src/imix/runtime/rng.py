@@ -1,5 +1,6 @@
 """Random numbers. All are derived from (seed, epoch, step, rank), so the generator state is never saved."""
 
+import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,17 @@ def isolated_rng(device: torch.device) -> Iterator[None]:
     devices = range(torch.cuda.device_count()) if device.type == "cuda" else []
     with RNG_LOCK, torch.random.fork_rng(devices):
         yield
+
+
+@contextmanager
+def isolated_python_rng() -> Iterator[None]:
+    """Restore the state of the generators of Python and NumPy on exit."""
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)  # noqa: NPY002
 
 
 def _seed(*key: int) -> int:

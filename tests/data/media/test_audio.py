@@ -18,8 +18,9 @@ from imix import DataSettings, InputError
 from imix.batch import to_float
 from imix.data import load
 from imix.data.media import audio
-from imix.data.media.audio import decode, find_audio
-from imix.data.media.folder import Budget
+from imix.data.media.audio import decode
+from imix.data.media.folder import Budget, find_files
+from imix.data.media.references import AUDIO_SUFFIXES
 from imix.encoders.mel import LogMel
 from tests.data.media.helpers import (
     BROKEN_KINDS,
@@ -394,7 +395,7 @@ def test_cyclic_and_broken_links_are_ignored(tones):
     (tones / "low" / "loop").symlink_to(tones)
     (tones / "low" / "itself.wav").symlink_to(tones / "low" / "itself.wav")
     (tones / "low" / "nowhere.wav").symlink_to(tones / "gone.wav")
-    assert len(find_audio(tones)) == 12
+    assert len(find_files(tones, AUDIO_SUFFIXES)) == 12
 
 
 def test_hidden_files_and_pipes_are_ignored_and_links_are_followed(tones, tmp_path):
@@ -538,7 +539,7 @@ def test_a_damaged_cache_is_rebuilt(tones, cache, damage):
         index.write_text(DAMAGED_INDICES[damage](index.read_text()))
     data = load(tones)
     assert data.train.labels.tolist() == [0] * 6 + [1] * 6
-    assert data.sample_names == [str(path) for path in find_audio(tones) if path.name != "00.wav"]
+    assert data.sample_names == [str(path) for path in find_files(tones, AUDIO_SUFFIXES) if path.name != "00.wav"]
     assert torch.equal(data.train.inputs, expected)
     assert torch.equal(torch.from_numpy(np.load(array))[:12], expected)
 

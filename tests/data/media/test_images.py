@@ -17,8 +17,9 @@ import imix
 from imix import DataSettings, InputError
 from imix.data import load
 from imix.data.media import images
-from imix.data.media.folder import decoded
-from imix.data.media.images import ImageFiles, ImageFormat, decode, find_images
+from imix.data.media.folder import decoded, find_files
+from imix.data.media.images import ImageFiles, ImageFormat, decode
+from imix.data.media.references import IMAGE_SUFFIXES
 from tests.data.media.helpers import QUICK, write_image
 
 
@@ -173,7 +174,7 @@ def test_folders_without_images_are_an_error(tmp_path):
 
 def test_cyclic_links_are_ignored(animals):
     (animals / "cat" / "loop").symlink_to(animals)
-    assert len(find_images(animals)) == 12
+    assert len(find_files(animals, IMAGE_SUFFIXES)) == 12
 
 
 def test_streamed_images_equal_images_in_memory(animals, monkeypatch):
@@ -259,7 +260,7 @@ def test_file_names_that_are_not_utf8_are_escaped_in_output(animals, tmp_path):
 
 def test_closing_the_iterator_stops_the_decoding_threads(animals):
     before = threading.enumerate()
-    decoded_images = decoded(find_images(animals) * 50, lambda path: decode(path, ImageFormat(16)))
+    decoded_images = decoded(find_files(animals, IMAGE_SUFFIXES) * 50, lambda path: decode(path, ImageFormat(16)))
     next(decoded_images)
     assert set(threading.enumerate()) - set(before)
     decoded_images.close()
@@ -330,6 +331,15 @@ def test_a_limit_above_that_of_pillow_also_raises_that(tmp_path, budget):
 def test_an_invalid_limit_is_an_error(budget, value):
     with pytest.raises(InputError, match=f"IMIX_MAX_PIXELS must be a number of pixels; got '{value}'"):
         budget(value)
+
+
+def test_an_invalid_limit_is_one_error_for_a_folder(animals, budget, monkeypatch, capsys):
+    budget(80_000)
+    monkeypatch.setenv("IMIX_MAX_PIXELS", "many")
+    images.pixel_budget.cache_clear()
+    with pytest.raises(InputError, match=r"^the environment variable IMIX_MAX_PIXELS must be a number of pixels"):
+        load(animals)
+    assert "skipped" not in capsys.readouterr().err
 
 
 @pytest.mark.slow

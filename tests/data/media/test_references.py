@@ -227,6 +227,26 @@ def test_a_folder_of_tables_of_paths_is_refused_with_a_suggestion(frame, tmp_pat
         load(tmp_path / "parts", DataSettings(label="animal"))
 
 
+def test_remote_paths_are_refused(tmp_path):
+    urls = [f"s3://bucket/{i}.jpg" for i in range(4)]
+    for data, data_settings in ((urls, DataSettings()), (polars.DataFrame({"u": urls}), DataSettings(path_column="u"))):
+        with pytest.raises(InputError, match=r"0 .* is 's3://bucket/0\.jpg'; remote paths are not read: download"):
+            load(data, data_settings)
+    for url in ("s3://bucket/t.csv", "https://host/photos"):
+        with pytest.raises(InputError, match=r"is a remote path, which is not read: download the data first"):
+            load(url)
+
+
+def test_a_table_without_inputs_is_refused_with_a_suggestion():
+    names = polars.DataFrame({"file": [f"photo {i}" for i in range(20)], "y": ["a", "b"] * 10})
+    with pytest.raises(InputError, match=r"; to use 'file', pass `columns=.*image or audio files, add their suffixes"):
+        load(names, DataSettings(label="y"))
+    with pytest.raises(InputError, match=r"\('y': label\); pass a table with other columns"):
+        load(names.select("y"), DataSettings(label="y"))
+    with pytest.raises(InputError, match="no other is usable; store images or audio files, or numbers in columns"):
+        load(polars.DataFrame({"blob": [b"x"] * 20}))
+
+
 def test_a_table_of_unreadable_bytes_is_refused_if_only_a_label_is_left():
     frame = polars.DataFrame({"blob": [b"x"] * 20, "y": [0, 1] * 10})
     with pytest.raises(

@@ -1,6 +1,7 @@
 """Images and audio in tar shards: the samples of a folder, in memory or streamed."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from imix import DataSettings, InputError
 from imix.data import TensorSource, load
 from imix.data.media import images, shards
 from imix.data.media.images import ImageFiles
+from imix.data.media.tar_index import Member
 from imix.run import checkpoint
 from tests.data.media.helpers import QUICK, SHORT_CLIPS, tone, write_audio
 from tests.data.media.shards import png, write_shards, write_tar
@@ -152,6 +154,27 @@ def test_broken_images_are_skipped_and_named(tmp_path, capsys):
     files = [(f"{i}.png", png(i)) for i in range(6)] + [("broken.png", b"nothing")]
     assert len(load(write_tar(tmp_path / "s.tar", files)).train) == 6
     assert "skipped '" in (message := capsys.readouterr().err) and "s.tar/broken.png" in message
+
+
+def test_a_broken_image_is_an_error_where_every_sample_needs_a_row(tmp_path):
+    files = [(f"{i}.png", png(i)) for i in range(6)] + [("broken.png", b"nothing")]
+    shard = write_tar(tmp_path / "s.tar", files)
+    run = imix.pretrain(shard, QUICK, progress=False)
+    with pytest.raises(InputError, match=r"^1 files in .*s\.tar cannot be decoded, but each needs a row"):
+        imix.embed(run, shard, tmp_path / "z.parquet")
+    assert not (tmp_path / "z.parquet").exists()
+
+
+def test_large_integers_in_json_files_stay_different_classes(tmp_path):
+    labels = (2**53, 2**53 + 1, 0.0)
+    files = [file for i, y in enumerate(labels) for file in ((f"{i}.png", png(i)), (f"{i}.json", str(y).encode()))]
+    assert load(write_tar(tmp_path / "s.tar", files)).train.labels.tolist() == [1, 2, 0]
+
+
+def test_blocks_are_consecutive_samples_of_a_shard(monkeypatch):
+    monkeypatch.setattr(shards, "SAMPLES_PER_BLOCK", 2)
+    members = [Member(Path(shard), str(i), 0, 1) for shard, n in (("a", 3), ("b", 2), ("c", 1)) for i in range(n)]
+    assert shards._blocks(members).tolist() == [0, 0, 1, 2, 2, 3]
 
 
 def test_a_damaged_shard_is_named_and_nothing_is_written(folder, tmp_path):

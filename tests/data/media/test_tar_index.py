@@ -82,6 +82,13 @@ def test_a_shard_that_becomes_shorter_is_named(tmp_path):
         index[0][0].open()
 
 
+def test_a_truncated_shard_is_named(tmp_path):
+    shard = write_tar(tmp_path / "s.tar", [("a.png", bytes(1820))])
+    os.truncate(shard, 1000)
+    with pytest.raises(InputError, match=r"a\.png is truncated: it should have 1,820 bytes, and the shard has 488"):
+        read_index(shard, SUFFIXES)
+
+
 def test_a_missing_shard_is_named(tmp_path):
     with pytest.raises(InputError, match=r"cannot read .*missing\.tar': No such file"):
         read_index(tmp_path / "missing.tar", SUFFIXES)

@@ -31,13 +31,23 @@ def save(table, folder):
     return folder
 
 
-@pytest.fixture(params=["in memory", "parquet", "folder"])
+def write_parts(table, folder):
+    """Write a table as two Parquet files."""
+    folder.mkdir()
+    for i in range(2):
+        parquet.write_table(table.slice(10 * i, 10), folder / f"{i}.parquet")
+    return folder
+
+
+@pytest.fixture(params=["in memory", "parquet", "folder", "streamed"])
 def labeled(request, tmp_path):
     """The table in every form."""
     if request.param == "in memory":
         return pytest.importorskip("datasets", reason=REASON).Dataset(TABLE)
     if request.param == "folder":
         return save(TABLE, tmp_path / "t")
+    if request.param == "streamed":
+        return write_parts(TABLE, tmp_path / "t")
     parquet.write_table(TABLE, tmp_path / "t.parquet")
     return tmp_path / "t.parquet"
 
@@ -52,6 +62,12 @@ def test_class_labels_can_be_an_input(labeled):
     data = load(labeled, DataSettings(columns={"kind": "categorical"}))
     assert (data.train.labels, data.train.shape) == (None, (4,))  # the size, two names, and missing
     assert load(labeled, DataSettings(columns={"kind": "drop"})).train.shape == (1,)
+
+
+def test_class_labels_that_were_an_input_of_a_run_stay_an_input(labeled):
+    table = load(labeled, DataSettings(columns={"kind": "categorical"})).table
+    data = load(labeled, table=table, strict=False)
+    assert (data.train.labels, data.train.shape) == (None, (4,))
 
 
 def test_other_tables_have_no_declared_label():

@@ -1,5 +1,6 @@
 """Tables in several files: streamed in blocks, with the samples and the encoding of the same table in memory."""
 
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -99,6 +100,15 @@ def test_types_of_text_files_fit_all_files(tmp_path):
     torch.testing.assert_close(all_rows(data.train), expected.train.inputs)
 
 
+def test_large_integers_in_one_text_file_and_fractions_in_another(tmp_path):
+    for i, value in enumerate([2**53 + 1, 1.5, 2**60 + 1]):
+        (tmp_path / f"{i}.csv").write_text(f"a,b\n{value},0.5\n3,1.5\n")
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "all.csv").write_text(f"a,b\n{2**53 + 1},0.5\n3,1.5\n1.5,0.5\n3,1.5\n{2**60 + 1},0.5\n3,1.5\n")
+    expected = load(tmp_path / "t" / "all.csv").train.inputs
+    torch.testing.assert_close(all_rows(load(f"{tmp_path}/*.csv").train), expected)
+
+
 def test_an_epoch_reads_each_block_once_and_keeps_few_in_memory(parquet_folder, monkeypatch):
     monkeypatch.setattr(stream, "MAX_WINDOW_BYTES", 1)  # the smallest window: two blocks
     monkeypatch.setattr(stream, "READ_AHEAD", 10)
@@ -114,6 +124,24 @@ def test_an_epoch_reads_each_block_once_and_keeps_few_in_memory(parquet_folder, 
     assert sorted(read) == list(range(12)), "each of the twelve row groups is read once"
     assert most == 3
     assert torch.cat([x for _, x in rows]).equal(all_rows(train)[order])
+
+
+@pytest.mark.parametrize("batch_size", [7, 480])
+def test_rows_in_any_order_keep_few_blocks_in_memory(parquet_folder, monkeypatch, batch_size):
+    monkeypatch.setattr(stream, "MAX_WINDOW_BYTES", 1)  # the smallest window: two blocks
+    train = load(parquet_folder).train
+    expected, original, blocks, n_in_memory = all_rows(train), train.cache.load, [], []
+
+    def load_block(number):
+        block = original(number)
+        blocks.append(weakref.ref(block))
+        n_in_memory.append(sum(each() is not None for each in blocks))
+        return block
+
+    train.cache = BlockCache(load_block, train.cache.capacity)
+    order = torch.randperm(480, generator=torch.Generator().manual_seed(0))
+    assert torch.cat([x for x, _ in train.batches(order.split(batch_size))]).equal(expected[order])
+    assert max(n_in_memory) <= 7, "of twelve blocks"
 
 
 @pytest.mark.slow
@@ -179,6 +207,15 @@ def test_a_fraction_of_the_rows_is_streamed(parquet_folder):
     assert all_rows(train).equal(all_rows(load(parquet_folder, TARGET).train)[train.rows])
 
 
+def test_kept_columns_have_the_rows_of_a_fraction_and_of_the_test_files(parquet_folder, tmp_path):
+    test = write(tmp_path / "test", "parquet", FRAME[:30])
+    run = imix.pretrain(parquet_folder, QUICK, TARGET, progress=False)
+    data = load(parquet_folder, replace(TARGET, fraction=0.25, test=str(test)))
+    imix.embed(run, data, tmp_path / "z.parquet", keep=["name"])
+    names = [*FRAME["name"].to_numpy()[data.train.rows], *FRAME["name"][:30]]
+    assert pandas.read_parquet(tmp_path / "z.parquet")["name"].tolist() == names
+
+
 def test_a_column_to_keep_must_exist(folder):
     with pytest.raises(InputError, match=r"has no column 'nope'; its columns are"):
         load(folder).train.read_columns(["nope"])
@@ -203,6 +240,15 @@ def test_files_with_different_columns_are_named(folder):
         InputError, match=rf"{last.name} does not have the columns of .*; missing: 'age'; additional: 'he"
     ):
         load(folder)
+
+
+def test_test_files_need_the_columns_of_the_training_files(folder, tmp_path):
+    suffix = next(folder.iterdir()).name.split(".", 1)[1]
+    for change, problem in (({"age": None}, "missing: 'age'"), ({"height": 1.5}, "additional: 'height'")):
+        frame = FRAME[:30].assign(**change).dropna(axis=1, how="all")
+        test = write(tmp_path / problem.split(":")[0], suffix, frame)
+        with pytest.raises(InputError, match=rf"{test} does not have the columns of {folder}; {problem}$"):
+            load(folder, replace(TARGET, test=str(test)))
 
 
 def test_a_file_with_another_type_is_named(parquet_folder):

@@ -1,1 +1,1 @@
-"""Folders of images and of audio files."""
+"""Image and audio files in folders, tables, lists and tar shards."""

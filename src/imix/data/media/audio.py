@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imix.data.cache import CACHE
+from imix.data.cache import cache_folder
 from imix.data.media.folder import NOISE_FOLDER, Budget, decode_all, decoded, find_files, find_media, read_files
 from imix.data.media.references import AUDIO_SUFFIXES, MediaFiles, Reference, version
 from imix.data.memory import check_memory
@@ -74,11 +74,6 @@ def build_clip(data_settings: DataSettings) -> Clip:
     return Clip(data_settings.sample_rate, round(samples), data_settings.n_mels)
 
 
-def find_audio(folder: Path) -> list[Path]:
-    """Return the audio files in a folder without the noise folder, sorted; it is an error if there are none."""
-    return find_files(folder, AUDIO_SUFFIXES, required="audio files")
-
-
 def read_clips(files: MediaFiles, clip: Clip, n_silent: int = 0) -> tuple[TensorSource, list[int]]:
     """Read files as int16 clips (N, 1, L), followed by `n_silent` silent ones; also return which files were read.
 
@@ -88,7 +83,7 @@ def read_clips(files: MediaFiles, clip: Clip, n_silent: int = 0) -> tuple[Tensor
     versions = [version(reference) for reference in files.references]
     content = repr((CACHE_FORMAT, asdict(replace(clip, n_mels=0)), n_silent, versions))
     key = hashlib.sha256(os.fsencode(content)).hexdigest()[:32]
-    array_path, index_path = CACHE / "clips" / f"{key}.npy", CACHE / "clips" / f"{key}.json"
+    array_path, index_path = (cache_folder() / "clips" / f"{key}.{suffix}" for suffix in ("npy", "json"))
     shape = (len(files.references) + n_silent, 1, clip.samples)
     check_memory(2 * prod(shape), f"{shape[0]:,} clips", "choose a smaller `seconds` or `sample_rate`")
     with distributed.rank_0_first():

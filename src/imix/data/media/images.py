@@ -17,7 +17,7 @@ from torch import Tensor
 
 from imix.batch import Batch
 from imix.data.blocks import block_order
-from imix.data.media.folder import Budget, check_broken, decode_all, decoded, find_files, find_media, read_files
+from imix.data.media.folder import Budget, check_broken, decode_all, decoded, find_media, read_files
 from imix.data.media.references import IMAGE_SUFFIXES, MediaFiles, Reference
 from imix.data.source import Data, Source, TensorSource
 from imix.errors import InputError, first_line
@@ -141,16 +141,12 @@ def read_image_folder(folder: Path, data_settings: DataSettings, classes: Sequen
 
 def read_images(parts: Sequence[MediaFiles], data_settings: DataSettings) -> Data:
     """Read training images and, if any, test images."""
+    pixel_budget()  # raises an error if it is invalid
     format = _common_format(parts[0].references, data_settings)
     # The format becomes part of the settings, so that data loaded later is converted in the same way.
     data_settings = replace(data_settings, image_size=format.size, channels=format.channels)
     data = read_files(parts, data_settings, lambda files: _build_source(files, format))
     return replace(data, augment="cifar" if format.size <= SMALL_IMAGE_SIZE else "imagenet")
-
-
-def find_images(folder: Path, classes: Sequence[str] | None = None) -> list[Path]:
-    """Return the images in a folder, or in the subfolders `classes`, sorted; it is an error if there are none."""
-    return find_files(folder, IMAGE_SUFFIXES, classes, required="images")
 
 
 def decode(reference: Reference, format: ImageFormat) -> np.ndarray:

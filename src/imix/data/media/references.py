@@ -83,6 +83,8 @@ def existing_files(paths: Sequence[Any], folder: Path, item: str, place: str, st
     for i, path in enumerate(paths, start):
         if not isinstance(path, str | os.PathLike) or not str(path):
             raise InputError(f"{item} {i} {place} is {path!r}; it must be the path of a file")
+        if "://" in str(path):
+            raise InputError(f"{item} {i} {place} is {path!r}; remote paths are not read: download the files first")
         files.append(folder / path)
         if not files[-1].is_file():
             raise InputError(f"{item} {i} {place} is {str(files[-1])!r}, which is not a file")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def read_shards(name: str, shards: Sequence[Path], data_settings: DataSettings, 
     for part, source in zip(parts, (data.train, data.test), strict=False):
         if isinstance(source, ImageFiles):
             source.blocks = _blocks(part.references)
-    return data
+    return replace(data, n_skipped=len(members) - len(data.sample_names))
 
 
 def _read_index(name: str, shards: Sequence[Path]) -> MediaFiles:
@@ -50,13 +51,9 @@ def _read_index(name: str, shards: Sequence[Path]) -> MediaFiles:
 
 def _blocks(members: Sequence[Any]) -> torch.Tensor:
     """Return the block of each sample, (N,)."""
-    blocks, block, position = torch.empty(len(members), dtype=torch.int32), -1, 0
-    for i, member in enumerate(members):
-        is_new = i == 0 or member.shard != members[i - 1].shard
-        position = 0 if is_new else position + 1
-        block += position % SAMPLES_PER_BLOCK == 0
-        blocks[i] = block
-    return blocks
+    sizes = [len([*group]) for _, group in groupby(members, key=lambda member: member.shard)]
+    is_first = np.concatenate([np.arange(size) % SAMPLES_PER_BLOCK == 0 for size in sizes])
+    return torch.from_numpy(is_first.cumsum(dtype=np.int32) - np.int32(1))
 
 
 def _as_labels(values: list[Any]) -> Any:
@@ -65,5 +62,6 @@ def _as_labels(values: list[Any]) -> Any:
     if all(isinstance(value, str) and INTEGER.fullmatch(value) for value in present):
         return np.array([None if value == "" else int(value) for value in values])
     if all(isinstance(value, int | float) for value in present):
-        return np.array([np.nan if value == "" else value for value in values], float)
+        # Not floats, as which large integers would coincide. Booleans become integers.
+        return np.array([None if value == "" else +value for value in values], object)
     return np.array(values, dtype=object)

@@ -84,8 +84,12 @@ def _members(file: BinaryIO, shard: Path) -> Iterator[Member]:
             member = Member(shard, info.name, info.offset_data, info.size)
             if not info.isreg() or info.issparse():
                 raise InputError(f"{member} is not a regular file but a link, device or sparse file")
-            if not (position < info.offset_data and 0 <= info.size <= end - info.offset_data):
+            if not (position < info.offset_data and info.size >= 0):
                 raise InputError(f"{member} claims an impossible size of {info.size:,} bytes")
+            if info.size > (left := max(0, end - info.offset_data)):
+                raise InputError(
+                    f"{member} is truncated: it should have {info.size:,} bytes, and the shard has {left:,}"
+                )
             position = info.offset_data
             yield member
         file.seek(tar.offset)

@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from imix.data.cache import CACHE
+from imix.data.cache import cache_folder
 from imix.data.named.record import NamedDataset, PaperRecipe
 from imix.errors import InputError, first_line
 from imix.settings import DataSettings
@@ -60,7 +60,8 @@ def _read(name: str, files: CifarFiles, class_names: list[str], data_dir: str | 
 
     dataset = torchvision.datasets.CIFAR10 if name == "cifar10" else torchvision.datasets.CIFAR100
     try:
-        splits = [dataset(data_dir or CACHE, train=train, download=data_dir is None) for train in (True, False)]
+        root = data_dir or cache_folder()
+        splits = [dataset(root, train=train, download=data_dir is None) for train in (True, False)]
     except (RuntimeError, OSError) as error:
         expected = f"{name}.npz, {files.folder} or {files.python_folder}"
         if data_dir is not None:

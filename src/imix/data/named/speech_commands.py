@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imix.data.cache import CACHE
+from imix.data.cache import cache_folder
 from imix.data.named.record import NamedDataset, PaperRecipe
 from imix.errors import InputError
 from imix.files import locked
@@ -34,8 +34,9 @@ TEST_LIST, VALIDATION_LIST = "testing_list.txt", "validation_list.txt"
 def load_speech_commands(name: str, archive: str, data_settings: DataSettings) -> "Data":
     """Read the clips of `archive`; validation clips are neither training nor test samples."""
     from imix.data.arrays import encode_classes
-    from imix.data.media.audio import build_clip, find_audio, read_clips, read_noise
-    from imix.data.media.references import MediaFiles
+    from imix.data.media.audio import build_clip, read_clips, read_noise
+    from imix.data.media.folder import find_files
+    from imix.data.media.references import AUDIO_SUFFIXES, MediaFiles
     from imix.data.source import Data
 
     folder = _find_folder(archive, data_settings.data_dir)
@@ -43,7 +44,8 @@ def load_speech_commands(name: str, archive: str, data_settings: DataSettings) -
     clip = build_clip(data_settings)
     test_names, validation_names = _read_list(folder / TEST_LIST), _read_list(folder / VALIDATION_LIST)
     not_train = test_names | validation_names
-    files = {path.relative_to(folder).as_posix(): path for path in find_audio(folder)}
+    paths = find_files(folder, AUDIO_SUFFIXES, required="audio files")
+    files = {path.relative_to(folder).as_posix(): path for path in paths}
     train = [path for file, path in files.items() if file not in not_train]
     test = [path for file, path in files.items() if file in test_names]
     if not train or not test:
@@ -89,7 +91,7 @@ def _find_folder(archive: str, data_dir: str | None) -> Path:
             if (folder / TEST_LIST).is_file():
                 return folder
         raise InputError(f"`data_dir` {data_dir!r} has no {TEST_LIST}; it must be the folder of {archive}")
-    folder = CACHE / archive
+    folder = cache_folder() / archive
     with rank_0_first():
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ import numpy as np
 
 from imix.data.media.references import AUDIO_SUFFIXES, IMAGE_SUFFIXES
 from imix.data.tables.values import (
+    MAX_EXACT_INTEGER,
     has_fractions,
     is_numeric_column,
     is_numeric_type,
@@ -29,7 +30,6 @@ from imix.errors import InputError
 MAX_INTEGER_CATEGORIES = 10  # integers with at most this many distinct values (and n / 10) are categorical
 MAX_CATEGORIES = 100  # a categorical column keeps this many of its most frequent values
 ALMOST_UNIQUE, ROW_NUMBERS = "almost every value is unique", "row numbers"  # reasons to drop a column
-MAX_EXACT_INTEGER = 2**53  # float64 represents all integers up to this one
 MAX_SMALL_TABLE = 10  # rows; in a larger table, text that is different in every row is dropped
 FILE_PATHS, BYTES = "paths of files", "bytes"  # reasons to drop a column
 DATETIME_PARTS = ("year", "month", "day", "weekday", "hour", "minute", "second")

@@ -1,13 +1,14 @@
 """From table files and frames to samples: feature tensors, and class numbers from the label column."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from imix.data.arrays import is_label, note_minus_one, to_targets
+from imix.data.arrays import is_label, note_minus_one, note_unused_label, to_targets
 from imix.data.tables.csv_file import read_csv
 from imix.data.tables.frame import Frame, read_arrow
 from imix.data.tables.table import Table, column_errors, infer_kinds
@@ -67,6 +68,8 @@ def encode_labels(
         # In a CSV file, other spellings of missing values are null already; in typed sources they are class names.
         codes_and_names = [to_codes(column, numeric, missing=("",)) for column in columns]
     if missing_label is not None:
+        if needed and not any(is_label(names, missing_label).any() for _, names in codes_and_names):
+            note_unused_label(missing_label, frames[0].name)
         codes_and_names = [
             (codes, [None if is_label([name], missing_label)[0] else name for name in names])
             for codes, names in codes_and_names
@@ -98,6 +101,14 @@ def encode_labels(
         torch.from_numpy(np.array([number.get(name or "", -1) for name in names])[codes])
         for codes, names in codes_and_names
     ], classes
+
+
+def use_declared_label(data_settings: DataSettings, declared: str | None, table: Table | None) -> DataSettings:
+    """Make the column that a table declares to be a label the label, unless the settings or a fitted table use it."""
+    used = (None, *data_settings.columns, *(() if table is None else table.kinds))
+    if data_settings.label is not None or declared in used:
+        return data_settings
+    return replace(data_settings, label=declared)
 
 
 def ignore_more_columns(table: Table, data_settings: DataSettings) -> Table:

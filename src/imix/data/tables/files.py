@@ -7,6 +7,7 @@ from typing import Any
 
 from imix.data.tables.csv_file import read_csv
 from imix.data.tables.frame import Frame, arrow_path, check_names, format_names, prepare
+from imix.data.tables.huggingface import name_classes
 from imix.errors import InputError, first_line
 from imix.settings import DataSettings
 
@@ -22,6 +23,11 @@ class TableFiles:
         Its files, all Parquet or all CSV.
     data_settings : DataSettings
         How text files are read.
+
+    Attributes
+    ----------
+    label : str or None
+        The only column that the files declare to be a label.
     """
 
     def __init__(self, name: str, paths: Sequence[Path], data_settings: DataSettings) -> None:
@@ -29,6 +35,7 @@ class TableFiles:
         self.blocks: list[tuple[Path, int]] = [(path, 0) for path in paths]  # file and row group
         self.schema: Any = None  # of Parquet files
         self.metadata: dict[Path, Any] = {}
+        self.label: str | None = None
         if paths[0].suffix.lower() == ".parquet":
             self._read_metadata(paths)
 
@@ -37,10 +44,12 @@ class TableFiles:
 
         for path in paths:
             with _arrow_errors(path), _open_parquet(path) as file:
-                self.metadata[path], schema = file.metadata, prepare(file.schema_arrow.empty_table()).schema
+                empty, label = name_classes(file.schema_arrow.empty_table())
+                self.metadata[path], schema = file.metadata, prepare(empty).schema
+            self.label = label if path == paths[0] else self.label
             check_names(str(path), schema.names)
             try:
-                _check_same_columns(path, schema.names, paths[0], (self.schema or schema).names)
+                check_same_columns(path, schema.names, paths[0], (self.schema or schema).names)
                 self.schema = pa.unify_schemas([self.schema or schema, schema], promote_options="permissive")
             except pa.ArrowException as error:
                 raise InputError(f"{path} has other types than {paths[0]}: {first_line(error)}") from error
@@ -62,7 +71,8 @@ class TableFiles:
         if self.schema is None:
             return read_csv(path, kinds, self.settings.header, self.settings.label)
         with _arrow_errors(path), _open_parquet(path, self.metadata[path]) as file:
-            table = prepare(file.read_row_group(group, None if columns is None else list(columns)))
+            named, _ = name_classes(file.read_row_group(group, None if columns is None else list(columns)))
+            table = prepare(named)
             schema = pa.schema([self.schema.field(name) for name in table.column_names])
             name = str(path) if self.metadata[path].num_row_groups == 1 else f"{path}, row group {group}"
             return Frame(name, table.cast(schema))
@@ -73,7 +83,7 @@ class TableFiles:
         for block in self.blocks:
             frame = self.read(block, kinds, columns)
             names = names or frame.columns
-            _check_same_columns(block[0], frame.columns, self.blocks[0][0], names)
+            check_same_columns(block[0], frame.columns, self.blocks[0][0], names)
             yield frame
 
 
@@ -84,7 +94,8 @@ def _open_parquet(path: Path, metadata: Any = None) -> Any:
     return parquet.ParquetFile(arrow_path(path), metadata=metadata)
 
 
-def _check_same_columns(path: Path, names: Sequence[str], first: Path, expected: Sequence[str]) -> None:
+def check_same_columns(path: str | Path, names: Sequence[str], first: str | Path, expected: Sequence[str]) -> None:
+    """Raise an error if a file does not have the columns of the first file."""
     if set(names) == set(expected):
         return
     problems = {"missing": sorted(set(expected) - set(names)), "additional": sorted(set(names) - set(expected))}

@@ -43,7 +43,9 @@ def name_classes(table: Any) -> tuple[Any, str | None]:
         names = {
             column: feature["names"]
             for column, feature in features.items()
-            if feature.get("_type") == "ClassLabel" and pa.types.is_integer(table.schema.field(column).type)
+            if column in table.column_names
+            and feature.get("_type") == "ClassLabel"
+            and pa.types.is_integer(table.schema.field(column).type)
         }
     except (KeyError, TypeError, ValueError, AttributeError):  # not written by datasets
         return table, None

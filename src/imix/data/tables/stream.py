@@ -1,8 +1,8 @@
 """Streamed tables: several files that may be larger than memory, fitted in one pass and read in blocks."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +15,8 @@ from torch import Tensor
 from imix.batch import Batch
 from imix.data.blocks import BlockCache, block_order
 from imix.data.source import Data, Source
-from imix.data.tables.encode import encode_labels, ignore_more_columns
-from imix.data.tables.files import TableFiles
+from imix.data.tables.encode import encode_labels, ignore_more_columns, use_declared_label
+from imix.data.tables.files import TableFiles, check_same_columns
 from imix.data.tables.frame import Frame
 from imix.data.tables.stream_fit import ColumnStatistics, TypeConflict
 from imix.data.tables.table import Table, check_files, column_errors
@@ -27,7 +27,7 @@ from imix.settings import DataSettings
 
 MAX_WINDOW_BYTES = 512 << 20  # encoded rows that are mixed at a time
 WINDOW_BLOCKS = (2, 64)  # minimum and maximum number of blocks that are mixed at a time
-READ_AHEAD = 32_768  # rows
+READ_AHEAD = 32_768  # rows, or fewer if they take more than `MAX_WINDOW_BYTES`
 READERS = 2  # threads
 
 
@@ -35,8 +35,8 @@ READERS = 2  # threads
 class TableStream(Source):
     """Rows of a table in several files, which are read and encoded in blocks.
 
-    An epoch mixes the rows of `window` blocks at a time. In memory are these blocks, one more, and those of the next
-    `READ_AHEAD` rows.
+    An epoch mixes the rows of `window` blocks at a time. In memory are these blocks, a few more, and those of the next
+    `READ_AHEAD` rows. A batch with rows of more blocks than that, in any order, is read a few blocks at a time.
     """
 
     files: TableFiles
@@ -60,6 +60,13 @@ class TableStream(Source):
         """Number of blocks that are mixed at a time."""
         return self.cache.capacity - 1
 
+    @property
+    def max_in_use(self) -> int:
+        """Maximum number of blocks that batches being prepared keep in memory."""
+        rows_per_block = int(self.starts[-1]) // (len(self.starts) - 1)
+        read_ahead = min(READ_AHEAD, MAX_WINDOW_BYTES // (4 * self.table.width))
+        return self.cache.capacity + READERS + read_ahead // rows_per_block
+
     def epoch_order(self, seed: int, epoch: int, rows: Tensor | None = None) -> Tensor:
         """Return the order of an epoch, in which the rows of a few blocks at a time are mixed."""
         blocks = torch.from_numpy(self._blocks_of(self.rows.numpy()).astype(np.int32))
@@ -67,34 +74,41 @@ class TableStream(Source):
 
     def batches(self, rows: Iterable[Tensor]) -> Iterator[tuple[Batch, Tensor | None]]:
         """Yield encoded rows (B, width) and labels; threads read the blocks in advance."""
-        waiting: deque[tuple[Tensor, np.ndarray, np.ndarray, dict[int, Future[np.ndarray]]]] = deque()
+        waiting: deque[tuple[Tensor, list[int], dict[int, Future[np.ndarray]]]] = deque()
+        in_use = Counter[int]()  # for each block, how many waiting batches need it
         n_waiting, pool = 0, ThreadPoolExecutor(READERS)
         try:
             for batch_rows in rows:
                 batch_rows = batch_rows.cpu()
-                numbers = self.rows[batch_rows].numpy()
-                blocks = self._blocks_of(numbers)
-                requested = self.cache.request(np.unique(blocks).tolist(), pool)
-                waiting.append((batch_rows, numbers, blocks, requested))
+                needed = np.unique(self._blocks_of(self.rows[batch_rows].numpy())).tolist()
                 n_waiting += len(batch_rows)
-                while n_waiting > READ_AHEAD:
+                while waiting and (n_waiting > READ_AHEAD or len(in_use.keys() | needed) > self.max_in_use):
                     n_waiting -= len(waiting[0][0])
-                    yield self._gather(*waiting.popleft())
+                    in_use -= Counter(waiting[0][1])
+                    yield self._gather(*waiting.popleft(), pool)
+                requested = self.cache.request(needed, pool) if len(needed) <= self.max_in_use else {}
+                waiting.append((batch_rows, needed, requested))
+                in_use.update(needed)
             while waiting:
-                yield self._gather(*waiting.popleft())
+                yield self._gather(*waiting.popleft(), pool)
         finally:
             pool.shutdown(cancel_futures=True)
 
     def _gather(
-        self, rows: Tensor, numbers: np.ndarray, blocks: np.ndarray, loaded: Mapping[int, Future[np.ndarray]]
+        self, rows: Tensor, needed: list[int], requested: Mapping[int, Future[np.ndarray]], pool: Executor
     ) -> tuple[Tensor, Tensor | None]:
-        """Collect the rows of a batch from their blocks."""
+        """Collect the rows of a batch from the blocks it needs, which were requested unless they are too many."""
+        numbers = self.rows[rows].numpy()
+        blocks = self._blocks_of(numbers)
         by_block = np.argsort(blocks, kind="stable")
         local = (numbers - self.starts[blocks])[by_block]
         collected = np.empty((len(rows), self.table.width), np.float32)
-        ends = np.searchsorted(blocks[by_block], list(loaded), side="right")
-        for future, start, end in zip(loaded.values(), [0, *ends[:-1]], ends, strict=True):
-            np.take(future.result(), local[start:end], axis=0, out=collected[start:end], mode="clip")
+        starts, ends = (np.searchsorted(blocks[by_block], needed, side) for side in ("left", "right"))
+        for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            if needed[i] not in requested:
+                requested = self.cache.request(needed[i : i + READERS], pool)
+            block = requested[needed[i]].result()
+            np.take(block, local[start:end], axis=0, out=collected[start:end], mode="clip")
         batch = np.empty_like(collected)
         batch[by_block] = collected
         return torch.from_numpy(batch), None if self.labels is None else self.labels[rows]
@@ -111,12 +125,13 @@ class TableStream(Source):
         return replace(self, rows=self.rows[rows], labels=None if self.labels is None else self.labels[rows])
 
     def read_columns(self, names: Sequence[str]) -> Frame:
-        """Read columns of all rows with their original values; those of text files are text."""
+        """Read columns of the rows with their original values; those of text files are text."""
         import pyarrow as pa
 
         self.files.read(self.files.blocks[0], {}).check_columns(names)
         tables = [frame.data.select(names) for frame in self.files.frames(dict.fromkeys(names, "categorical"), names)]
-        return Frame(self.files.name, pa.concat_tables(tables, promote_options="permissive"))
+        frame = Frame(self.files.name, pa.concat_tables(tables, promote_options="permissive"))
+        return frame if self.rows.equal(torch.arange(frame.rows)) else frame.take(self.rows.numpy())
 
     def __str__(self) -> str:
         sizes = np.diff(self.starts)
@@ -138,6 +153,7 @@ def read_table_files(
     if data_settings.columns.get(data_settings.label or "") == "drop":
         data_settings = replace(data_settings, label=None)
     parts = [TableFiles(name, paths, data_settings)]
+    data_settings = use_declared_label(data_settings, parts[0].label, table)
     parts += [TableFiles(str(data_settings.test), test_paths, data_settings)] if test_paths else []
     is_new = table is None
     if table is None:
@@ -162,9 +178,9 @@ def read_table_files(
         )
     sources = []
     for files, scan in zip(parts, scans, strict=True):
-        own, labels = labels[: len(scan.labels)], labels[len(scan.labels) :]
-        is_labeled = len(own) == len(scan.rows) and own[0] is not None
-        sources.append(_build_source(files, table, scan.rows, torch.cat(own) if is_labeled else None))
+        part_labels, labels = labels[: len(scan.labels)], labels[len(scan.labels) :]
+        is_labeled = len(part_labels) == len(scan.rows) and part_labels[0] is not None
+        sources.append(_build_source(files, table, scan.rows, torch.cat(part_labels) if is_labeled else None))
     return Data(name, sources[0], sources[1] if test_paths else None, class_names, data_settings, table)
 
 
@@ -173,12 +189,12 @@ def _build_source(files: TableFiles, table: Table, rows: Sequence[int], labels: 
         frame = files.read(files.blocks[number], table.kinds, list(table.kinds))
         if frame.rows != rows[number]:
             raise InputError(f"{frame.name} has changed: it has {frame.rows:,} rows, and had {rows[number]:,} before")
-        with _naming(frame):
+        with file_errors(frame):
             return table.encode(frame)
 
     starts = np.concatenate([[0], np.cumsum(rows)])
-    least, most = WINDOW_BLOCKS
-    window = min(most, max(least, MAX_WINDOW_BYTES // (max(rows) * table.width * 4)))
+    min_blocks, max_blocks = WINDOW_BLOCKS
+    window = min(max_blocks, max(min_blocks, MAX_WINDOW_BYTES // (max(rows) * table.width * 4)))
     return TableStream(files, table, starts, BlockCache(load, window + 1), torch.arange(int(starts[-1])), labels)
 
 
@@ -224,8 +240,11 @@ def _fit(parts: Sequence[TableFiles], data_settings: DataSettings) -> tuple[Tabl
             inferred[name] = column.infer()
     ignored = {name: reason for name, (kind, reason) in inferred.items() if kind == "drop"}
     check_files(parts[0].name, inferred, ignored, data_settings.label)
+    used = [name for name in inferred if name not in ignored]
+    for files, other in zip(parts[1:], statistics[1:], strict=True):
+        check_same_columns(files.name, [name for name in other if name not in ignored], parts[0].name, used)
     columns = []
-    for name in (name for name in inferred if name not in ignored):
+    for name in used:
         kind = inferred[name][0]
         with column_errors(name, kind):
             for other in statistics[1:]:
@@ -248,7 +267,7 @@ def _collect(
         for name, column in statistics.items():
             if name == label:
                 column.kind, column.reason = "drop", "label"
-            with _naming(frame), column_errors(name, column.kind or "numeric"):
+            with file_errors(frame), column_errors(name, column.kind or "numeric"):
                 column.add(frame.column(name))
         scan.add(frame, label)
         progress(len(scan.rows))
@@ -256,7 +275,7 @@ def _collect(
 
 
 @contextmanager
-def _naming(frame: Frame) -> Iterator[None]:
+def file_errors(frame: Frame) -> Iterator[None]:
     """Name the file in errors about its values."""
     try:
         yield

@@ -126,7 +126,7 @@ class ColumnStatistics:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The numbers that a value has: the parts of a date."""
+        """Parts of a date that are encoded; one empty part for other kinds."""
         return DATETIME_PARTS if self.kind == "datetime" else ("",)
 
     def infer(self) -> tuple[str, str]:
@@ -178,8 +178,8 @@ class ColumnStatistics:
         ):
             raise TypeConflict(self.name)
         if self.distinct is not None and self.distinct.type != self.type:
-            self.distinct = self.distinct.cast(self.type)
-        return column if now == self.type else column.cast(self.type)
+            self.distinct = self.distinct.cast(self.type, safe=False)  # rounds large integers if others have fractions
+        return column if now == self.type else column.cast(self.type, safe=False)
 
     def _start_moments(self, column: Any) -> bool:
         """Collect numbers instead of distinct values from now on, unless `column` shows that this is text."""

@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from imix.data.tables.columns import BYTES, FILE_PATHS, CategoricalColumn, Column, NumericColumn, infer_kind
+from imix.data.tables.columns import (
+    ALMOST_UNIQUE,
+    BYTES,
+    FILE_PATHS,
+    CategoricalColumn,
+    Column,
+    NumericColumn,
+    infer_kind,
+)
 from imix.data.tables.frame import Frame, format_names
 from imix.errors import InputError, first_line
 from imix.progress import ProgressLine
@@ -96,7 +104,7 @@ class Table:
         constant = {column.name: "the same in every row" for column in columns if _has_one_category(column)}
         if not columns or (ignored and len(constant) == len(columns)):
             reasons = "; ".join(f"{column!r}: {reason}" for column, reason in (constant | ignored).items())
-            raise InputError(f"{name} has no column to learn from ({reasons})")
+            raise InputError(f"{name} has no column to learn from ({reasons}){_hint(ignored)}")
         return cls(tuple(sorted(columns, key=lambda column: column.kind == "categorical")), ignored)
 
     def encode(self, frame: Frame) -> np.ndarray:
@@ -253,9 +261,20 @@ def check_files(
                 + (
                     f"the only other column is {others[0]!r}; pass {train_on_others}"
                     if others
-                    else "no other is usable"
+                    else "no other is usable; store images or audio files, or numbers in columns"
                 )
             )
+
+
+def _hint(ignored: Mapping[str, str]) -> str:
+    """What can be done if no column is usable, because of the reasons in `ignored`."""
+    column = next((name for name, reason in ignored.items() if reason == ALMOST_UNIQUE), None)
+    if column is None:
+        return "; pass a table with other columns"
+    return (
+        f"; to use {column!r}, pass `columns={{{column!r}: 'categorical'}}`; if it names image or audio files, add "
+        f"their suffixes and pass `path_column={column!r}`"
+    )
 
 
 def _has_one_category(column: Column) -> bool:

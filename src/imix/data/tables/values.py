@@ -14,6 +14,7 @@ from imix.errors import InputError
 
 MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none", "<NA>", "NaT")
 POSSIBLE_CLASS_NAMES = ("None", "none")  # missing values in general, but in a label column they may name a class
+MAX_EXACT_INTEGER = 2**53  # float64 represents all integers up to this one
 # A number as text. Text with a leading zero is not a number but a code, such as a zip code.
 NUMBER = re.compile(r"[-+]?(?:0|[1-9]\d*|(?=\.\d))(?:\.\d*)?(?:[eE][-+]?\d+)?")
 INTEGER = re.compile(r"[-+]?\d+")
