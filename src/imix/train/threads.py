@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from imix.batch import Batch, size
 from imix.encoders import eval_mode
 
-WORK_PER_THREAD = 5e9  # floating-point operations of an average layer in a training step; one thread takes 0.1 s
+WORK_PER_THREAD = 5e9  # floating-point operations of an average layer in a training step; 0.05 to 0.1 s
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # with these, users choose the number of threads
 
 
