@@ -35,7 +35,14 @@ def remove_class_names(run: Path) -> None:
 
 def test_the_page_has_the_standard_sections(report_path):
     headings = re.findall(r"<h2>(.*?)</h2>", report_path.read_text().replace(get_plotlyjs(), ""))
-    assert headings == ["Results", "Training curves", "Embedding map", "Confusion matrix", "Settings"]
+    assert headings == [
+        "Results",
+        "Training curves",
+        "Embedding map",
+        "Questions without labels",
+        "Confusion matrix",
+        "Settings",
+    ]
     assert not re.search(r"\{\{|\{%", report_path.read_text().replace(get_plotlyjs(), "")), "unfilled placeholder"
 
 
