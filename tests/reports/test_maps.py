@@ -137,3 +137,14 @@ def test_a_map_accepts_a_string_path_and_a_device(runs, tmp_path):
     assert draw_map(runs[0], str(tmp_path / "m.svg"), samples=4, device="cpu").is_file()
     with pytest.raises(InputError, match="device"):
         draw_map(runs[0], str(tmp_path / "m.svg"), samples=4, device="abacus")
+
+
+@pytest.mark.parametrize(("name", "kind"), [("map.svg", "image/svg+xml"), ("map.png", "image/png")])
+def test_a_notebook_shows_the_map(run, tmp_path, name, kind):
+    from IPython.core.formatters import DisplayFormatter
+
+    path = imix.draw_map(run, tmp_path / name, samples=10)
+    shown, _ = DisplayFormatter().format(path)
+    assert shown[kind] in (path.read_bytes(), path.read_bytes().decode(errors="replace"))
+    assert {"image/svg+xml", "image/png"} & shown.keys() == {kind}
+    assert path == tmp_path / name and path.with_suffix(".txt").parent == tmp_path

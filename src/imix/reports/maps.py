@@ -39,6 +39,16 @@ PCA_COMPONENTS = 50  # for t-SNE of many samples
 COLLAPSE_TOLERANCE = 1e-6  # features whose directions differ by less are considered equal
 
 
+class ImageFile(type(Path())):  # type: ignore[misc]
+    """The path of an image file. Notebooks show the image."""
+
+    def _repr_svg_(self) -> str | None:
+        return self.read_text(encoding="utf-8") if self.suffix == ".svg" else None
+
+    def _repr_png_(self) -> bytes | None:
+        return self.read_bytes() if self.suffix == ".png" else None
+
+
 def draw_map(
     run: "Run | str | Path",
     out: "str | Path",
@@ -53,11 +63,10 @@ def draw_map(
     path_column: str | None = None,
     data_dir: str | None = None,
     device: str = "auto",
-) -> Path:
+) -> ImageFile:
     """Draw a 2-D map of a run's features as an SVG or PNG file.
 
-    Shows test samples if the data has any, otherwise training samples. In a notebook, pass the returned path to
-    `IPython.display.SVG` or `IPython.display.Image` to show the map.
+    Shows test samples if the data has any, otherwise training samples. In a notebook, the result shows the map.
 
     Parameters
     ----------
@@ -88,13 +97,13 @@ def draw_map(
 
     Returns
     -------
-    Path
-        The file that was written.
+    ImageFile
+        The path of the file that was written.
 
     Examples
     --------
     >>> imix.draw_map("runs/customers", "map.svg", label="region")  # doctest: +SKIP
-    PosixPath('map.svg')
+    ImageFile('map.svg')
     """
     out = check_output_path(Path(out), MAP_SUFFIXES, "a map")
     if samples < MIN_SAMPLES:
@@ -120,7 +129,7 @@ def draw_map(
     points = project_2d(encode_source(run, selected, device), method)
     samples_shown = f"{len(points):,} {selection.split} samples of {Path(dataset.name).name}"
     title = f"{PROJECTIONS[method]} of the features of {samples_shown}"
-    return save_map(out, points, labels, dataset.class_names, title)
+    return ImageFile(save_map(out, points, labels, dataset.class_names, title))
 
 
 def _label_by_column(data: Data, label: str, frames: Sequence[Frame]) -> Data:
