@@ -199,7 +199,7 @@ def test_only_an_earlier_export_is_replaced(tmp_path):
     first, second, model = build_run("small", (5,)), build_run("small", (4,)), tmp_path / "model"
     model.mkdir()
     export(first, "huggingface", model)  # an empty folder
-    with pytest.raises(InputError, match="contains an earlier export; use `overwrite=True`"):
+    with pytest.raises(InputError, match="contains an earlier export; pass `overwrite=True`"):
         export(second, "huggingface", model)
     assert imix.load_run(model).config.architecture.shape == (5,)
     export(second, "huggingface", model, overwrite=True)
@@ -225,7 +225,7 @@ def test_other_folders_and_files_are_not_replaced(table, tmp_path, monkeypatch, 
     (tmp_path / "here").mkdir()
     for name, message in {
         "foreign": "it is not an earlier export",
-        "run": "it has other files",
+        "run": "it contains other files",
         "started": "it is not an earlier export",
         "file": "writes a folder, and this is a file",
         "no/model": "the folder .* does not exist",

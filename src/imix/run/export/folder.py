@@ -96,7 +96,7 @@ def _check_folder(out: Path, overwrite: bool) -> None:
         found = f"it contains other files, such as {others[0]!r}" if others else "it is not an earlier export"
         raise InputError(f"cannot write {str(out)!r}: {found}; choose a new or empty folder")
     if not overwrite:
-        raise InputError(f"{str(out)!r} contains an earlier export; use `overwrite=True` to replace it, or another `out`")
+        raise InputError(f"{str(out)!r} contains an earlier export; pass `overwrite=True` or choose another `out`")
 
 
 def _is_earlier_export(folder: Path) -> bool:
