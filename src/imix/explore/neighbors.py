@@ -110,7 +110,7 @@ def _import_faiss() -> Any:
         import faiss
     except ImportError:
         print_message(
-            f"exact search among more than {EXACT_SAMPLES:,} samples is slow; to use faiss: pip install 'imix-ssl[faiss]'"
+            f"exact search among more than {EXACT_SAMPLES:,} samples is slow; faster: pip install 'imix-ssl[faiss]'"
         )
         return None
     return faiss
