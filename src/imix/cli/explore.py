@@ -77,7 +77,7 @@ def similar(
     data
         Name or file of the samples to search; by default the data the run was trained on.
     to
-        The queries: another file, row numbers (from 0), or names of files of the data; by default every sample.
+        The queries: another file, row numbers of training samples (from 0), or names of files; by default every sample.
     k
         Number of neighbors.
     out

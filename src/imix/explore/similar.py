@@ -44,8 +44,8 @@ def similar(
     out : str or Path, optional
         A .parquet or .csv file to write.
     to : optional
-        The queries: other data, in any form; one or several row numbers of `data`; or names of its files. A sample of
-        `data` is not its own neighbor. Default: each sample of `data`.
+        The queries: other data, in any form; row numbers of training samples in `data`; or names of its files. A sample
+        of `data` is not its own neighbor. Default: each sample of `data`.
     k : int
         Number of neighbors of each query.
     **options
