@@ -1,4 +1,4 @@
-"""Questions without labels: known answers are planted, and the search is timed.
+"""Data exploration: planted duplicates, outliers and label errors are searched for, and the search is timed.
 
     python benchmarks/explore.py tables --data digits cifar10 covtype.csv --data-dir DIR --out explore.csv
     python benchmarks/explore.py scale --samples 1000000

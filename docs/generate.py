@@ -44,7 +44,7 @@ SECTIONS = {
         "imix.reports.run_report.report",
         "imix.reports.maps.draw_map",
     ],
-    "Questions without labels": [
+    "Exploring data": [
         "imix.explore.cluster.cluster",
         "imix.explore.similar.similar",
         "imix.explore.duplicates.duplicates",

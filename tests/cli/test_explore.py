@@ -1,4 +1,4 @@
-"""The commands that answer questions without labels: summaries, files and one-line errors."""
+"""The commands that explore data: summaries, files and one-line errors."""
 
 import polars
 import pytest
@@ -23,7 +23,7 @@ def run(tmp_path_factory):
         (["cluster", "--k", 3], "3 groups of 120 samples", 120),
         (["cluster", "--method", "hdbscan", "--min-size", 20], "3 groups of 120 samples", 120),
         (["similar", "--to", 3, 4, "--k", 5], "5 nearest of 120 samples", 10),
-        (["duplicates", "--threshold", 0], "0 exact and 0 near-duplicate pairs", 0),
+        (["duplicates", "--threshold", 0], "duplicate pairs among 120 samples", 0),
         (["outliers"], "outliers among 120 samples", 120),
         (["select", "--n", 6], "6 of 120 training samples", 6),
         (["label-errors"], "labels of 120 samples", 120),
@@ -46,7 +46,7 @@ def test_data_is_optional_and_may_be_another_file(run_cli, run, tmp_path):
     code, printed, _ = run_cli("similar", run, "--to", tmp_path / "new.csv", "--k", 2)
     assert code == 0 and "for 30 queries" in printed
     code, printed, _ = run_cli("duplicates", run, run.parent / "customers.csv", "--test", tmp_path / "new.csv")
-    assert code == 0 and "pairs are of a training and a test sample (leakage)" in printed
+    assert code == 0 and "pairs consist of a training and a test sample (leakage)" in printed
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_reasons_are_extreme_numbers_rare_categories_or_unusual_combinations():
     first, second, third = reasons(columns, np.array([0, 1, 2]), neighbors[None].repeat(3, 0))
     assert first.startswith("age = 12 (z +")
     assert second == "city = Bern (0.25% of rows)"
-    assert third == "unusual combination; least like its neighbors in age"
+    assert third == "unusual combination; differs most from its neighbors in age"
 
 
 def test_images_have_no_columns():

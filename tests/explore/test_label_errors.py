@@ -39,7 +39,7 @@ def test_the_score_is_the_probability_of_the_given_label(points):
     assert answer.frame["p_label"].to_list() == pytest.approx([0.7, 0.2, 0.4])
     assert answer.frame["suggested"].to_list() == ["0", "1", "0"]
     assert answer.frame["rank"].to_list() == [3, 1, 2]
-    assert "33.3% are the most probable class (model)" in str(answer)
+    assert "33.3% agree with the most probable class (model)" in str(answer)
 
 
 def test_votes_do_not_count_the_sample_itself():

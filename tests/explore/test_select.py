@@ -33,7 +33,7 @@ def test_groups_with_labels_come_last():
     answer = imix.select(run, frame, n=5, label="churned", columns={"id": "drop"}, keep="id")
     assert all(row % 3 == 2 for row in answer.frame["row"])
     assert answer.frame["label"].null_count() == 5
-    assert "beside 60 that have a label" in str(answer)
+    assert "; 60 already have a label" in str(answer)
     without = imix.select(run, frame, n=3, columns={"id": "drop"}).frame
     assert {row % 3 for row in without["row"]} == {0, 1, 2}
 

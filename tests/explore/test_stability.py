@@ -23,13 +23,13 @@ def test_an_unstable_number_is_not_chosen_for_its_silhouette(monkeypatch):
     choice = choose_k(torch.randn(20, 3), [2, 3, 4], seed=0)
     assert choice.k == 3
     assert choice.frame().filter("chosen").row(0) == (3, 0.3, 0.85, True)
-    assert "3: the highest silhouette, 0.30, of the stable numbers (stability 0.85)" in choice.lines()[0]
+    assert "chose 3: highest silhouette (0.30) of the stable numbers (stability 0.85)" in choice.lines()[0]
 
 
 def test_if_no_number_is_stable_the_most_stable_one_is_chosen_and_the_summary_says_so(monkeypatch):
     monkeypatch.setattr(stability, "_score", lambda x, k, seed: {2: (0.2, 0.5), 3: (0.9, 0.1)}[k])
     choice = choose_k(torch.randn(20, 3), [2, 3], seed=0)
-    assert choice.k == 2 and "no number is stable" in choice.lines()[0]
+    assert choice.k == 2 and "highest stability (0.50, below 0.8;" in choice.lines()[0]
 
 
 def test_a_number_that_is_given_is_not_scored():

@@ -78,7 +78,7 @@ def test_cards_of_duplicates_show_pairs_and_name_leakage(copied_run, table, tmp_
     test = tmp_path / "test.csv"
     polars.read_csv(table)[:5].write_csv(test)
     cards = imix.duplicates(copied_run, table, test=test).cards
-    assert Card("Equal", "training and test sample", (0, 180)) in cards
+    assert Card("Exact duplicate", "training and test sample", (0, 180)) in cards
 
 
 def test_cards_of_similar_samples_start_with_the_query(copied_run, table):

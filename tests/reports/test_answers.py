@@ -30,8 +30,8 @@ def test_the_page_shows_the_answers_with_their_samples(asked, tmp_path):
     content = content_of(imix.report(asked, tmp_path / "r.html", samples=10))
     assert [section["title"] for section in content["answers"]] == ["Duplicates", "Possible label errors"]
     duplicates = content["answers"][0]
-    assert duplicates["lead"][0].startswith("10 exact and ")
-    first, second = next(card["samples"] for card in duplicates["cards"] if card["title"] == "Equal")
+    assert duplicates["lead"][0].split(": ")[1].startswith("10 exact, ")
+    first, second = next(card["samples"] for card in duplicates["cards"] if card["title"] == "Exact duplicate")
     pair = [content["samples"][key]["rows"][place] for key, place, _ in (first, second)]
     assert pair[0] == pair[1]
     assert [content["samples"][key]["split"] for key, _, _ in (first, second)] == ["training", "test"]

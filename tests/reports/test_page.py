@@ -39,7 +39,7 @@ def test_the_page_has_the_standard_sections(report_path):
         "Results",
         "Training curves",
         "Embedding map",
-        "Questions without labels",
+        "Data exploration",
         "Confusion matrix",
         "Settings",
     ]

@@ -109,7 +109,7 @@ def test_the_time_budget_limits_the_epochs(monkeypatch):
     chosen = {minutes: resolve_auto(settings, data, minutes=minutes) for minutes in (0.01, 1, 60)}
     assert [resolved.epochs for resolved, _ in chosen.values()] == [1, 33, 125]
     assert chosen[0.01][1] == ["epochs auto: 1 (one epoch takes 1.6 seconds, more than 0.6 seconds)"]
-    assert chosen[1][1] == ["epochs auto: 33 (528 steps, as many as fit into 60 seconds)"]
+    assert chosen[1][1] == ["epochs auto: 33 (528 steps, limited to 60 seconds)"]
     assert chosen[60][1] == ["epochs auto: 125 (about 2,000 steps for 640 samples)"]
 
 

@@ -46,7 +46,7 @@ def pretrain(
     data
         Name of a data set (see `imix data list`), a table (.csv, .parquet), a folder or pattern of images or audio
         files, arrays (.npy: samples; .npz: x, optionally y, x_test, y_test), or a folder or pattern of tables or tar
-        shards, such as 'shards/{000..099}.tar', which are streamed.
+        shards to stream, such as 'shards/{000..099}.tar'.
     out
         Run folder to write.
     config
@@ -56,7 +56,7 @@ def pretrain(
     overwrite
         Replace the run in this folder.
     minutes
-        With --epochs auto, the time that training may take: the number of epochs is limited to what fits.
+        With --epochs auto, the time limit for training: the number of epochs is limited to what fits.
     """
     with handle_signals(_stop_before_start, *STOP_SIGNALS):  # until the training installs its own handler
         from imix.train.pretrain import pretrain as run_pretrain
@@ -131,7 +131,7 @@ def evaluate(
     trees
         Whether the summary includes trees; by default for tables with up to 500 encoded columns.
     finetune
-        Add a row to the summary for the encoder fine-tuned as by imix finetune with default options. It takes longer
+        Add a row to the summary for the encoder, fine-tuned by imix finetune with default options. It takes longer
         than the other rows, because a model is trained for each draw of labels.
     """
     from imix.evaluation import evaluate as run_evaluate
@@ -251,7 +251,7 @@ def report(
     names: Annotated[tuple[str, ...], Parameter(name=["--names", "--name"])] = (),
     watch: bool = False,
 ) -> None:
-    """Write an HTML report about a run, or a comparison of several. Runs that differ only in their seed are grouped.
+    """Write an HTML report about one or several runs. Runs that differ only in their seed are grouped.
 
     Parameters
     ----------
@@ -321,7 +321,7 @@ def export(
         Run folder.
     format
         Target. torchvision, timm and detectron2 need a ResNet. huggingface writes weights, config and a model card,
-        which imix loads like a run; timm and torchvision load the encoders that they have.
+        which imix loads like a run; timm and torchvision load the architectures that they support.
     out
         A .safetensors or .pth file for torchvision and timm, .pkl for detectron2, .onnx for onnx; a new or empty folder
         for huggingface.
@@ -371,7 +371,7 @@ def bench(
     settings: TrainingFlags = TrainingFlags(),
     data_settings: DataFlags = DataFlags(),
 ) -> None:
-    """Measure the training speed of these settings on this machine, find the bottleneck, and estimate the run time.
+    """Measure the training speed of these settings on this machine, find the bottleneck, and estimate the duration.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The subcommands of `imix` that answer questions about samples without labels."""
+"""The subcommands of `imix` that explore data: cluster, similar, duplicates, outliers, select and label-errors."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from imix.output import print_result
 @Parameter(name="*")
 @dataclass(frozen=True)
 class SampleFlags(LabelFlags):
-    """How samples are read, and what is kept of them."""
+    """Data options, and the columns to keep."""
 
     test: str | None = None
     """Second file or folder, with test samples."""
@@ -34,7 +34,7 @@ def cluster(
     seed: int = 0,
     flags: SampleFlags = SampleFlags(),
 ) -> None:
-    """Divide samples into groups of similar ones, and say what sets each group apart.
+    """Divide samples into groups of similar samples, and show how each group differs from the others.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def similar(
     out: Path | None = None,
     flags: SampleFlags = SampleFlags(),
 ) -> None:
-    """Find the most similar samples of other data, of some rows or files, or of every sample.
+    """Find the nearest neighbors of rows, files, other data or every sample.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def similar(
     data
         Name or file of the samples to search; by default the data the run was trained on.
     to
-        What to compare with: another file, row numbers (from 0), or names of files; by default every sample.
+        The queries: another file, row numbers of training samples (from 0), or names of files; by default every sample.
     k
         Number of neighbors.
     out
@@ -98,7 +98,7 @@ def duplicates(
     threshold: float | None = None,
     flags: SampleFlags = SampleFlags(),
 ) -> None:
-    """Find samples that occur more than once, exactly or almost, also among training and test samples.
+    """Find exact and near-duplicates, also between training and test samples.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def duplicates(
     out
         A .parquet or .csv file for the pairs.
     threshold
-        Largest distance of a near-duplicate, relative to the usual distance between neighbors, between 0 and 1; by
+        Largest distance of a near-duplicate, relative to the median distance between neighbors, between 0 and 1; by
         default chosen from the data.
     """
     from imix.explore.duplicates import duplicates as run_duplicates
@@ -120,7 +120,7 @@ def duplicates(
 def outliers(
     run: Path, data: str | None = None, /, *, out: Path | None = None, k: int = 10, flags: SampleFlags = SampleFlags()
 ) -> None:
-    """Find the samples that are least like any others, and for tables why.
+    """Find the samples that are least similar to all others, with reasons for rows of tables.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def select(
 ) -> None:
     """Choose the training samples to label next, so that the labels cover the data.
 
-    With --label, samples that have a label are not chosen, and count as covered.
+    With --label, samples that already have a label are not chosen and count as covered.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def select(
 def label_errors(
     run: Path, data: str | None = None, /, *, out: Path | None = None, seed: int = 0, flags: SampleFlags = SampleFlags()
 ) -> None:
-    """Rank labels by how little similar samples support them.
+    """Rank labels by how likely they are wrong, judging by similar samples.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def label_errors(
     out
         A .parquet or .csv file for the rank of each label.
     seed
-        Seed of the folds on which classifiers are fitted.
+        Seed of the cross-validation folds.
     """
     from imix.explore.label_errors import label_errors as run_label_errors
 

@@ -1,1 +1,1 @@
-"""Questions that features answer: groups, neighbors, duplicates, outliers, what to label, and wrong labels."""
+"""Data exploration with features: groups, neighbors, duplicates, outliers, what to label next, and label errors."""

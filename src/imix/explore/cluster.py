@@ -1,4 +1,4 @@
-"""`imix.cluster`: groups of similar samples, with their number chosen, and what sets each of them apart."""
+"""`imix.cluster`: groups of similar samples, and how each group differs from the others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from imix.run import Run
 if TYPE_CHECKING:
     import polars as pl
 
-MAX_HDBSCAN = 20_000  # it compares all pairs; the other samples join the group of their nearest neighbor
+MAX_HDBSCAN = 20_000  # HDBSCAN compares all pairs; the other samples join the group of their nearest neighbor
 SHOWN = 5  # typical and boundary samples of a group
 SHOWN_GROUPS = 30  # in the summary
 SHOWN_DIFFERENCES, SHOWN_IN_CARD = 3, 6
@@ -43,10 +43,10 @@ class Clusters(Answer):
         The typical and boundary samples of the groups.
     groups : polars.DataFrame
         One row per group: `group`, `size`, `share`; `typical` and `boundary`, the positions in `frame` of the samples
-        nearest to its center and between it and another group.
+        nearest to its center, and of those nearest to the boundary with another group.
     differences : polars.DataFrame
-        For tables, what sets each group apart, largest effect first: `group`, `column`, `category`, `inside` and
-        `outside` (medians, or shares of the category), `effect`.
+        For tables, how each group differs from the others, largest effect first: `group`, `column`, `category`,
+        `inside` and `outside` (medians, or shares of the category), `effect`.
     choice : polars.DataFrame
         For each number of groups that was tried: `k`, `silhouette`, `stability`, `chosen`.
     """
@@ -67,11 +67,12 @@ def cluster(
     seed: int = 0,
     **options: Unpack[ReadOptions],
 ) -> Clusters:
-    """Divide samples into groups of similar ones.
+    """Divide samples into groups of similar samples.
 
-    The number of groups is the one with the highest silhouette (how much closer samples are to their own group than to
-    the next one) among those that are stable: where groups of two random halves of the data agree. Both are measured
-    on samples of the data and shown in the summary.
+    By default, the number of groups is chosen by two scores, which the summary shows. The silhouette measures how much
+    closer samples are to their own group than to the next one. The stability measures how well the groups of two random
+    halves of the data agree. Of the numbers with stable groups, the one with the highest silhouette is chosen. Both
+    scores are computed on a subset of the data.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ def cluster(
     min_size : int, optional
         Smallest group of "hdbscan". Default: 1% of the samples, at least 5.
     seed : int
-        Seed of k-means and of the samples on which numbers of groups are compared.
+        Seed of k-means and of the subset on which the scores are computed.
     **options
         `keep`, `label`, `missing_label`, `columns`, `path_column`, `test`, `data_dir` and `device`, as in `imix.embed`
         and `imix.evaluate`.
@@ -99,8 +100,8 @@ def cluster(
     -------
     Clusters
         `frame` has these columns: those in `keep`; `row`; `split`, `file` and `label`, if there are any; `group`, from
-        0 for the largest one; `center_similarity`, the cosine similarity to its center; `margin`, by how much it is
-        higher than to the next center.
+        0 for the largest one; `center_similarity`, the cosine similarity to its center; `margin`, how much
+        higher this is than the similarity to the next center.
 
     Examples
     --------
@@ -183,7 +184,7 @@ def _cards(groups: "pl.DataFrame", found: Sequence[Sequence[Difference]]) -> tup
 
 
 def _similarities(samples: Samples, group: np.ndarray, n_groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the similarity to the own center (N,), and by how much it is higher than that to any other center."""
+    """Return the similarity to the center of the group (N,), and how much higher it is than to any other center."""
     if n_groups == 0:
         return np.full(len(group), np.nan), np.full(len(group), np.nan)
     numbers = torch.from_numpy(group)
@@ -224,14 +225,14 @@ def _summarize(
             "group",
             "size",
             "share",
-            "what sets it apart" if explained else "typical",
+            "differences" if explained else "typical",
             *([] if explained else ["boundary"]),
         ]
     ]
     for record, items in zip(groups.head(SHOWN_GROUPS).iter_rows(named=True), found, strict=False):
         cells = [str(record["group"]), f"{record['size']:,}", f"{100 * record['share']:.1f}%"]
         if explained:
-            cells.append("; ".join(map(str, items[:SHOWN_DIFFERENCES])) or "nothing in particular")
+            cells.append("; ".join(map(str, items[:SHOWN_DIFFERENCES])) or "no clear difference")
         else:
             cells += [", ".join(samples.names(record[name][:2])) for name in ("typical", "boundary")]
         rows.append(cells)

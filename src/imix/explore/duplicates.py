@@ -1,4 +1,4 @@
-"""`imix.duplicates`: samples that occur more than once, exactly or almost, also in training and test samples."""
+"""`imix.duplicates`: exact and near-duplicates, also between training and test samples."""
 
 import hashlib
 from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CANDIDATES = 10  # nearest neighbors of each sample that are compared with it
 DEVIATIONS = 6.0  # robust standard deviations below the usual distance at which a pair is a near-duplicate
 MAX_THRESHOLD = 1 / 3
-MIN_THRESHOLD = {"audio": 0.25, "image": 0.02, "vector": 0.02}  # shifted by half a frame, a spectrogram changes
+MIN_THRESHOLD = {"audio": 0.25, "image": 0.02, "vector": 0.02}  # a shift by half a frame changes a spectrogram
 SHOWN, SHOWN_CARDS = 5, 40  # pairs in the summary and in the report
 COLUMNS = "other_.*|kind|relative_distance|feature_similarity|group"
 
@@ -35,11 +35,12 @@ def duplicates(
     threshold: float | None = None,
     **options: Unpack[ReadOptions],
 ) -> Answer:
-    """Find samples that are equal, and samples that are almost equal.
+    """Find exact and near-duplicates.
 
-    Equal samples have the same values after reading. For near-duplicates, the features propose the nearest neighbors
-    of each sample, and the inputs decide: encoded columns, thumbnails, or mel spectrograms with small shifts. A pair is
-    a near-duplicate if the distance of its inputs is far below what is usual between neighbors.
+    Exact duplicates have the same values after loading. Candidates for near-duplicates are the nearest neighbors of
+    each sample in feature space. Their inputs are then compared: encoded columns, thumbnails, or mel spectrograms with
+    small shifts. A pair is a near-duplicate if the distance of its inputs is far below the typical distance between
+    neighbors.
 
     Parameters
     ----------
@@ -48,12 +49,12 @@ def duplicates(
         (N, F), or its inputs are compared.
     data : optional
         The data, in any form that `imix.pretrain` accepts. Default: the data that the run was trained on. If it has
-        test samples, pairs of a training and a test sample are found, too.
+        test samples, pairs of a training and a test sample are found as well.
     out : str or Path, optional
         A .parquet or .csv file to write.
     threshold : float, optional
         Largest relative distance of a near-duplicate: the distance of the inputs divided by the median distance to the
-        neighbors; between 0 and 1. Default: six robust standard deviations below the usual relative distance of the
+        neighbors; between 0 and 1. Default: six robust standard deviations below the median relative distance of
         nearest neighbors (on a log scale), and at most 1/3.
     **options
         `keep`, `label`, `missing_label`, `columns`, `path_column`, `test`, `data_dir` and `device`, as in `imix.embed`
@@ -64,8 +65,8 @@ def duplicates(
     Answer
         `frame` has one row per pair, the closest first, with these columns: those in `keep`, `row`, and `split`, `file`
         and `label`, if there are any; the same for the other sample, with the prefix ``other_``; `kind` ("exact" or
-        "near"); `relative_distance`; `feature_similarity`; `group`, a number that all copies of a sample share. Of
-        several equal samples, each is paired with the first.
+        "near"); `relative_distance`; `feature_similarity`; `group`, a number that all copies of a sample share. Each
+        exact duplicate is paired with the first sample that has the same values.
 
     Examples
     --------
@@ -114,7 +115,7 @@ def _near(samples: Samples, distinct: np.ndarray, threshold: float | None) -> tu
     inputs, neighbors = samples.comparable_inputs(), distinct[found.indices]
     distances = inputs.neighbor_distances(distinct, neighbors)
     usual = np.median(distances, 1)
-    usual = np.maximum(usual, np.median(usual) / 2)  # many copies of a sample do not make small distances usual
+    usual = np.maximum(usual, np.median(usual) / 2)  # so that many copies of a sample do not make the median small
     relative = distances / np.maximum(np.minimum(usual[:, None], usual[found.indices]), 1e-12)
     if threshold is None:
         logs = np.log(np.maximum(relative.min(1), 1e-9))
@@ -162,7 +163,8 @@ def _cards(samples: Samples, frame: "pl.DataFrame", pairs: np.ndarray) -> tuple[
     cards = []
     for position in _near_first(frame)[:SHOWN_CARDS]:
         record, pair = frame.row(int(position), named=True), pairs[position].tolist()
-        title = "Equal" if record["kind"] == "exact" else f"Relative distance {record['relative_distance']:.3f}"
+        distance = f"Relative distance {record['relative_distance']:.3f}"
+        title = "Exact duplicate" if record["kind"] == "exact" else distance
         text = "training and test sample" if pair[0] < samples.n_train <= pair[1] else ""
         cards.append(Card(title, text, tuple(pair)))
     return tuple(cards)
@@ -176,14 +178,14 @@ def _summarize(samples: Samples, frame: "pl.DataFrame", pairs: np.ndarray, thres
     exact = int((frame["kind"] == "exact").sum())
     copies = len(np.unique(pairs)) - frame["group"].n_unique() if len(frame) else 0
     lines = [
-        f"{exact:,} exact and {len(frame) - exact:,} near-duplicate pairs among {len(samples):,} samples of "
-        f"{samples.data.name}",
-        f"near: relative distance up to {threshold:.3f}; candidates by {search}",
+        f"duplicate pairs among {len(samples):,} samples of {samples.data.name}: {exact:,} exact, "
+        f"{len(frame) - exact:,} near",
+        f"near-duplicates: relative distance up to {threshold:.3f}; candidates from {search}",
     ]
     lines += [f"removing {copies:,} samples would leave no duplicates"] if copies else []
     if "split" in frame.columns:
         crossing = int((frame["split"] != frame["other_split"]).sum())
-        lines.append(f"{crossing:,} pairs are of a training and a test sample (leakage)")
+        lines.append(f"{crossing:,} pairs consist of a training and a test sample (leakage)")
     if "label" in frame.columns and (different := int((frame["label"] != frame["other_label"]).sum())):
         lines.append(f"{different:,} pairs have different labels")
     rows = [["sample", "duplicate", "kind", "relative distance"]]

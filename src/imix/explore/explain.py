@@ -1,4 +1,4 @@
-"""Which columns of a table make a group or a sample different, with robust effect sizes."""
+"""The columns in which a group or a sample differs from the others, with robust effect sizes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class InputColumn:
 def input_columns(data: Data, encoded: np.ndarray) -> list[InputColumn]:
     """Return the columns of encoded rows (N, width) with their original scale and categories.
 
-    Other samples than rows of a table or of an array have no columns.
+    Only rows of tables and arrays have columns.
     """
     if data.table is None:
         is_array = len(data.train.shape or ()) == 1
@@ -129,7 +129,7 @@ def _difference(column: InputColumn, group: np.ndarray) -> Difference | None:
 def reasons(columns: Sequence[InputColumn], rows: np.ndarray, neighbors: np.ndarray, n: int = 3) -> list[str]:
     """Return what is unusual about `rows` (M,): extreme numbers and rare categories, by robust z-score.
 
-    If no column is, the columns that differ most from those of the `neighbors` (M, k).
+    If no value is unusual, return the columns in which the row differs most from its `neighbors` (M, k).
     """
     if not columns:
         return [""] * len(rows)
@@ -145,7 +145,7 @@ def reasons(columns: Sequence[InputColumn], rows: np.ndarray, neighbors: np.ndar
 
 
 def _z_scores(column: InputColumn) -> np.ndarray:
-    """Robust z-scores (N,) of numbers; for categories the z-score of a normal value that is as rare."""
+    """Robust z-scores (N,) of numbers; for a category, the z-score of an equally rare normal value."""
     if column.categories:
         counts = np.bincount(column.values, minlength=len(column.categories))
         shares = np.clip(counts / len(column.values), 1e-12, 1)
@@ -164,7 +164,7 @@ def _describe(column: InputColumn, row: int, score: float) -> str:
 
 
 def _unlike_neighbors(columns: Sequence[InputColumn], row: int, neighbors: np.ndarray, n: int) -> str:
-    """Name the columns that differ most from those of the nearest neighbors."""
+    """Name the columns in which a row differs most from its nearest neighbors."""
     gaps = []
     for column in columns:
         value, others = column.values[row], column.values[neighbors]
@@ -174,4 +174,4 @@ def _unlike_neighbors(columns: Sequence[InputColumn], row: int, neighbors: np.nd
             scale = column.scale
             gaps.append(abs(float(np.nan_to_num(value - np.nanmedian(others)))) / scale if scale else 0.0)
     top = [columns[c].name for c in np.argsort(-np.array(gaps), kind="stable")[:n] if gaps[c] > 0]
-    return f"unusual combination; least like its neighbors in {', '.join(top)}" if top else "unusual combination"
+    return f"unusual combination; differs most from its neighbors in {', '.join(top)}" if top else "unusual combination"

@@ -1,4 +1,4 @@
-"""Small versions of the inputs, in which distances are cheap: columns, thumbnails or mel spectrograms."""
+"""Small versions of the inputs, whose distances are cheap to compute: columns, thumbnails or mel spectrograms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class SmallInputs:
     Parameters
     ----------
     kind : {"image", "audio", "vector"}
-        Which of them they are.
+        The kind of `values`.
     values : Tensor
         Thumbnails (N, C, h, w), mel spectrograms (N, 1, n_mels, frames), or vectors (N, D): the encoded columns of a
         table, or flattened samples.
@@ -36,7 +36,7 @@ class SmallInputs:
     values: Tensor
 
     def as_features(self) -> Tensor:
-        """Return vectors (N, D); a dot product of those of images and audio is a correlation, after normalization."""
+        """Return vectors (N, D). Those of images and audio are centered: cosine similarities are correlations."""
         if self.kind == "vector":
             return self.values
         flat = self.values.flatten(1)

@@ -1,4 +1,4 @@
-"""`imix.label_errors`: labels that disagree with those of similar samples."""
+"""`imix.label_errors`: labels that may be wrong, because they disagree with those of similar samples."""
 
 from pathlib import Path
 from typing import Any, Unpack
@@ -20,7 +20,7 @@ MIN_SAMPLES = 2 * FOLDS
 MAX_FIT = 10_000  # samples that a linear classifier is fitted to
 LINEAR = Linear(strengths=(1e-3, 1e-2, 0.1, 1.0), folds=3)
 NEIGHBORS, TEMPERATURE = 20, 0.07  # as in `imix.evaluation.KNN`
-PRIOR_WEIGHT = 0.5  # of the uniform distribution among the votes, whose sum is 1 or more
+PRIOR_WEIGHT = 0.5  # weight of the uniform prior; the votes sum to 1 or more
 SHOWN, SHOWN_CARDS = 10, 60  # labels in the summary and in the report
 COLUMNS = "suggested|p_label|p_suggested|rank"
 
@@ -33,12 +33,11 @@ def label_errors(
     seed: int = 0,
     **options: Unpack[ReadOptions],
 ) -> Answer:
-    """Rank labels by how little the other samples support them.
+    """Rank labels by how likely they are wrong, judging by similar samples.
 
     The score is the self-confidence of confident learning (Northcutt et al., 2021): the probability of the given label
-    according to the other samples. The probabilities are those of a linear classifier on the features, fitted to four
-    fifths of the samples at a time; the votes of the nearest neighbors; or the mean of both, whichever has the lowest
-    log loss.
+    according to the other samples. It is predicted by a linear classifier on the features (5-fold cross-validation), by
+    the votes of the nearest neighbors, or by the mean of both, whichever has the lowest log loss.
 
     Parameters
     ----------
@@ -48,7 +47,7 @@ def label_errors(
     data : optional
         The data, in any form that `imix.pretrain` accepts, with labels: a label column, or for arrays
         ``imix.data.load(x, labels=y)``. Default: the data that the run was trained on. If it has test samples, their
-        labels are ranked, too.
+        labels are ranked as well.
     out : str or Path, optional
         A .parquet or .csv file to write.
     seed : int
@@ -159,8 +158,8 @@ def _describe(samples: Samples, labels: Tensor, known: Tensor, probabilities: Te
     frame = pl.concat([samples.columns, scores], how="horizontal")
     agree = 100 * float((suggested == labels).double().mean())
     lines = [
-        f"labels of {len(labels):,} samples of {samples.data.name}, ranked by how little the others support them",
-        f"{agree:.1f}% are the most probable class ({model})",
+        f"labels of {len(labels):,} samples of {samples.data.name}, the least probable ones first",
+        f"{agree:.1f}% agree with the most probable class ({model})",
     ]
     rows = [["p", "sample", "label", "suggested"]]
     disagreeing = known.numpy()[order[(suggested != labels).numpy()[order]]]

@@ -1,4 +1,4 @@
-"""Nearest neighbors by cosine similarity: exact, in chunks, and approximate with faiss for many samples."""
+"""Nearest neighbors by cosine similarity: exact search in chunks, or approximate search with faiss."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ TARGET_RECALL = 0.98  # of the approximate search
 RECALL_QUERIES = 500  # queries that are also searched exactly
 TRAINING_SAMPLES_PER_CELL = 64
 MIN_CELLS = 4  # that a query visits
-MAX_VISITED = 1 / 16  # of all cells; where that finds too few neighbors, there is little structure to search by
+MAX_VISITED = 1 / 16  # of all cells; if the recall is still low, the features have little cluster structure
 CHUNK = 16_384  # queries between two progress messages
 
 
@@ -32,7 +32,7 @@ class Neighbors:
     similarities : ndarray of shape (Q, k)
         Cosine similarities.
     recall : float or None
-        Part of the true neighbors that were found, measured on some queries; None if the search was exact.
+        Fraction of the true neighbors that were found, measured on some queries; None if the search was exact.
     """
 
     indices: np.ndarray
@@ -52,7 +52,7 @@ class Neighbors:
 def nearest(bank: Tensor, queries: Tensor | None, k: int, device: str = "auto") -> Neighbors:
     """Find the k rows of `bank` (N, F) with the highest cosine similarity to each of the `queries` (Q, F).
 
-    All rows are L2-normalized. Without queries, those are the rows of the bank, and no row is its own neighbor.
+    All rows are L2-normalized. If `queries` is None, all rows of the bank are queries, and none is its own neighbor.
     """
     available = len(bank) - (queries is None)
     if not (isinstance(k, int) and 1 <= k <= available):
@@ -110,7 +110,7 @@ def _import_faiss() -> Any:
         import faiss
     except ImportError:
         print_message(
-            f"exact search among more than {EXACT_SAMPLES:,} samples takes long; faster: pip install 'imix-ssl[faiss]'"
+            f"exact search among more than {EXACT_SAMPLES:,} samples is slow; faster: pip install 'imix-ssl[faiss]'"
         )
         return None
     return faiss

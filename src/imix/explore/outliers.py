@@ -1,4 +1,4 @@
-"""`imix.outliers`: samples that are far from all others, and why."""
+"""`imix.outliers`: samples that are far from all others, and the reasons."""
 
 from pathlib import Path
 from typing import Any, Unpack
@@ -26,12 +26,12 @@ def outliers(
     k: int = 10,
     **options: Unpack[ReadOptions],
 ) -> Answer:
-    """Find the samples that are least like any others.
+    """Find the samples that are least similar to all others.
 
     The score is the distance to the k nearest neighbors: the geometric mean of their mean distances in features
     (cosine) and in inputs (columns, thumbnails or mel spectrograms), each divided by its median over all samples. A
-    score of 3 is three times as far as usual. For tables, the reason names the columns with the most extreme values; if
-    none is extreme by itself, those in which the row differs most from its neighbors.
+    score of 3 means three times the median distance. For tables, the reason names the columns with the most extreme
+    values. If no value is extreme by itself, it names the columns in which the row differs most from its neighbors.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def outliers(
     out : str or Path, optional
         A .parquet or .csv file to write.
     k : int
-        Number of neighbors. A group of up to k strange samples that are alike still counts as outliers.
+        Number of neighbors. Up to k unusual samples that are similar to each other still count as outliers.
     **options
         `keep`, `label`, `missing_label`, `columns`, `path_column`, `test`, `data_dir` and `device`, as in `imix.embed`
         and `imix.evaluate`.
@@ -104,7 +104,7 @@ def _describe(samples: Samples, found: Neighbors, scores: np.ndarray, order: np.
         pl.Series("reason", texts, dtype=pl.String),
     )
     title = f"outliers among {n:,} samples of {samples.data.name}"
-    scale = f"score: distance to {found.indices.shape[1]} neighbors, 1 is usual ({found.description})"
+    scale = f"score: distance to {found.indices.shape[1]} neighbors relative to the median ({found.description})"
     rows = [["score", "sample", "reason" if any(texts) else "nearest sample"]]
     top = order[:SHOWN]
     nearest_names = samples.names(found.indices[top, 0])

@@ -1,4 +1,4 @@
-"""`Answer`: the result of every question, a table with ids and scores, a summary, and the samples to show."""
+"""`Answer`: the result of every exploration function, with a table of ids and scores, a summary and samples to show."""
 
 import html
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Card:
     Parameters
     ----------
     title, text : str
-        What is shown above the samples.
+        Shown above the samples.
     samples : tuple of int
         Their positions: training samples, then test samples.
     captions : tuple of str
@@ -38,7 +38,7 @@ class Card:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer:
-    """The answer to a question about samples.
+    """The result of `imix.cluster`, `imix.similar` and the other exploration functions.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Answer:
         One row per sample, pair or neighbor; each function documents its columns. Row numbers start at 0 and count
         the training and the test samples separately.
     summary : str
-        What the answer says, in a few lines.
+        The result in a few lines of text.
     cards : tuple of Card
         The samples that the report shows.
 

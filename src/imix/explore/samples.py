@@ -1,4 +1,4 @@
-"""The samples that a question is about: features, ids and columns to keep, in the order of the data."""
+"""Samples to explore: features, ids and columns to keep, in the order of the data."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ COLLAPSE_TOLERANCE = 1e-6  # features whose directions differ by less are consid
 
 
 class ReadOptions(TypedDict, total=False):
-    """How data is read and what is kept of it; the same options as those of `imix.embed`."""
+    """Data options and the columns to keep; the same options as those of `imix.embed`."""
 
     label: str | None
     missing_label: str | None
@@ -138,7 +138,7 @@ class Samples:
         return pl.DataFrame(columns)
 
     def comparable_inputs(self) -> SmallInputs:
-        """Small versions of the inputs; the columns of arrays get the same scale, which those of tables have."""
+        """Small versions of the inputs. Columns of arrays are standardized; those of tables already are."""
         inputs = small_inputs(self.data, list(self.sources.values()))
         return inputs.standardized() if inputs.kind == "vector" and self.data.table is None else inputs
 
@@ -176,7 +176,7 @@ def read_samples(
     device: str = "auto",
     **options: Any,
 ) -> Samples:
-    """Load data for a run and compute the features; without data, the run's data with its test samples.
+    """Load data for a run and compute its features. By default, use the data of the run with its test samples.
 
     Without a run, the features are the inputs: arrays as they are, encoded columns, thumbnails or mel spectrograms.
     `reserved` is a pattern of column names that cannot be kept, because the answer has such columns.
@@ -235,7 +235,7 @@ def encode(run: Run | None, data: Data, device: str = "auto") -> Tensor:
 
 
 def _load(run: Run | None, data: Any, with_test: bool, options: Mapping[str, Any], table: Table | None = None) -> Data:
-    """Load data with the run's options or, without a run, with its own ones and the fitted `table` if there is one."""
+    """Load data with the options of the run; without a run, with `options` and the fitted `table`, if there is one."""
     if run is not None:
         return load_for_run(run, data, given_rows_only=not with_test, **options)
     if has_missing_values(data):

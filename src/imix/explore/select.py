@@ -15,7 +15,7 @@ from imix.explore.stability import fit_kmeans
 from imix.explore.stored import deliver
 from imix.run import Run
 
-MAX_GROUPS = 500  # besides those that are requested; if more samples have labels, they share groups
+MAX_GROUPS = 500  # in addition to the n groups of new labels; if more samples have labels, they share groups
 SHOWN, SHOWN_IN_CARD = 10, 60  # samples in the summary and in the report
 COLUMNS = "rank|represents|group_labels"
 
@@ -29,11 +29,11 @@ def select(
     seed: int = 0,
     **options: Unpack[ReadOptions],
 ) -> Answer:
-    """Choose the samples to label next: typical ones of different groups, where there are no labels yet.
+    """Choose the samples to label next: typical samples of groups that have few or no labels.
 
     As in TypiClust (Hacohen et al., 2022), k-means divides all training samples into as many groups as there will be
-    labels. The groups with the fewest labels come first, large ones before small ones, and of each group the most
-    typical unlabeled sample is chosen. Test samples are not chosen.
+    labels. The groups with the fewest labels come first, large ones before small ones. Of each group, the most typical
+    unlabeled sample is chosen. Test samples are not chosen.
 
     Parameters
     ----------
@@ -50,7 +50,8 @@ def select(
         Seed of k-means.
     **options
         `keep`, `label`, `missing_label`, `columns`, `path_column`, `test`, `data_dir` and `device`, as in `imix.embed`
-        and `imix.evaluate`. With `label`, samples that have one count as covered; by default, none does.
+        and `imix.evaluate`. With `label`, samples that have a label count as covered; by default, all
+        samples count as unlabeled.
 
     Returns
     -------
@@ -111,7 +112,7 @@ def _describe(samples: Samples, chosen: np.ndarray, sizes: np.ndarray, labels: n
         pl.Series("group_labels", labels),
     )
     n = samples.n_train
-    known = f" beside {n_labeled:,} that have a label" if n_labeled else ""
+    known = f"; {n_labeled:,} already have a label" if n_labeled else ""
     rows = [["rank", "sample", "represents"]]
     for i, name in enumerate(samples.names(chosen[:SHOWN])):
         rows.append([str(i + 1), name, f"{sizes[i]:,} samples"])

@@ -1,4 +1,4 @@
-"""`imix.similar`: the samples most similar to given ones."""
+"""`imix.similar`: nearest neighbors of rows, files or other data."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -40,12 +40,12 @@ def similar(
         (N, F), or its inputs are compared.
     data : optional
         The data to search, in any form that `imix.pretrain` accepts. Default: the data that the run was trained on. If
-        it has test samples, they are searched, too.
+        it has test samples, they are searched as well.
     out : str or Path, optional
         A .parquet or .csv file to write.
     to : optional
-        The samples to compare with: other data, in any form; the number of a row of `data`, or several; or names of its
-        files. A sample of `data` is not its own neighbor. Default: each sample of `data`.
+        The queries: other data, in any form; row numbers of training samples in `data`; or names of its files. A sample
+        of `data` is not its own neighbor. Default: each sample of `data`.
     k : int
         Number of neighbors of each query.
     **options
@@ -142,10 +142,11 @@ def _cards(asked: "pl.DataFrame", rows: np.ndarray | None, found: Neighbors) -> 
 
 def _summarize(samples: Samples, asked: "pl.DataFrame", found: Neighbors) -> str:
     n, k = found.indices.shape
-    title = f"{k} nearest of {len(samples):,} samples of {samples.data.name} for {n:,} queries ({found.description})"
-    rows = [["query", "nearest, with cosine similarity"]]
+    queries = "1 query" if n == 1 else f"{n:,} queries"
+    title = f"{k} nearest of {len(samples):,} samples of {samples.data.name} for {queries} ({found.description})"
+    rows = [["query", "nearest samples (cosine similarity)"]]
     for i, name in enumerate(short_names(asked.head(SHOWN_QUERIES))):
         nearest_names = samples.names(found.indices[i, :SHOWN_NEIGHBORS])
         pairs = zip(nearest_names, found.similarities[i], strict=False)
-        rows.append([name, ", ".join(f"{other} {similarity:.3f}" for other, similarity in pairs)])
+        rows.append([name, ", ".join(f"{other} ({similarity:.3f})" for other, similarity in pairs)])
     return "\n".join([title, "", *format_table(rows)])

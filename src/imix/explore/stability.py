@@ -1,4 +1,4 @@
-"""The number of groups: silhouette and stability of k-means, for each number on samples of the data."""
+"""Choice of the number of groups: silhouette and stability of k-means, measured on a subset of the data."""
 
 import warnings
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ DEFAULT_MAX_K = 20
 MAX_FIT = 100_000  # samples that k-means is fitted to; the others join the nearest center
 MAX_COMPARED = 4_000  # samples on which numbers of groups are compared
 MAX_SILHOUETTE = 2_000
-INITS = 3  # starts of k-means, of which the best counts
+INITS = 3  # random initializations of k-means; the best one is used
 HALVES = 2  # pairs of random halves whose groups are compared
-STABLE = 0.8  # agreement (adjusted Rand index) from which groups are stable
+STABLE = 0.8  # minimum agreement (adjusted Rand index) of stable groups
 
 
 @dataclass(frozen=True)
@@ -42,21 +42,22 @@ class Choice:
             return []
         by_k = {k: (silhouette, stability) for k, silhouette, stability in self.scores}
         silhouette, stability = by_k[self.k]
-        tried = f"{min(by_k)} to {max(by_k)} groups were tried"
+        tried = f"tried {min(by_k)} to {max(by_k)} groups"
         if stability >= STABLE:
-            reason = f"the highest silhouette, {silhouette:.2f}, of the stable numbers"
+            reason = f"highest silhouette ({silhouette:.2f}) of the stable numbers (stability {stability:.2f})"
         else:
-            reason = f"no number is stable ({STABLE}); the best one has silhouette {silhouette:.2f}"
+            reason = f"highest stability ({stability:.2f}, below {STABLE}; silhouette {silhouette:.2f})"
         best = sorted(self.scores, key=lambda each: -each[1])[:5]
         listed = ", ".join(f"{k}: {each:.2f}/{other:.2f}" for k, each, other in best)
-        return [f"{tried}; {self.k}: {reason} (stability {stability:.2f})", f"best silhouette/stability: {listed}"]
+        return [f"{tried}; chose {self.k}: {reason}", f"highest silhouettes (silhouette/stability): {listed}"]
 
 
 def choose_k(features: Tensor, k: int | Sequence[int] | None, seed: int) -> Choice:
     """Return `k`, or the best of several numbers of groups.
 
-    For each number, the silhouette is that of k-means on a sample. The stability is how well the groups of two random
-    halves of the sample agree about all of it (adjusted Rand index, the mean over several pairs of halves).
+    Both scores are computed on a subset of the samples. The stability is the agreement between the groups of the subset
+    predicted by k-means models fitted to two random halves of it: the adjusted Rand index, averaged over several pairs
+    of halves.
     """
     n_distinct = len(np.unique(features[:MAX_COMPARED].numpy(), axis=0))
     n = len(features)

@@ -1,4 +1,4 @@
-"""Answers in the run folder, from which the report shows them: one JSON file per question, in the folder `answers`."""
+"""Answers stored in the run folder for the report: one JSON file per command, in the folder `answers`."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ OPTIONS = ReadOptions.__optional_keys__ - {"keep", "device"}  # those with which
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """An answer as it is stored: how its data is loaded, and what the report shows."""
+    """An answer in the run folder: the data options, and what the report shows."""
 
     question: str
     data: str

@@ -1,4 +1,4 @@
-"""The section of a report with the answers of `imix cluster`, `imix duplicates` and the other questions."""
+"""The section of a report with the results of `imix cluster`, `imix duplicates` and the other exploration commands."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -71,7 +71,7 @@ def _content(run: Run, data: Data, split: str, rows: np.ndarray) -> dict[str, An
 
 
 def _cards(answer: StoredAnswer, places: dict[str, dict[int, int]]) -> list[dict[str, Any]]:
-    """Return the cards, with each sample as (key of its content, place in it, caption)."""
+    """Return the cards, with each sample as a tuple (key of its content, index in it, caption)."""
     where = {row: (key, place) for key, rows in places.items() for row, place in rows.items()}
     cards = []
     for card in answer.cards:

@@ -44,7 +44,7 @@ PROTOCOLS = {  # protocol -> what its number means
     "detection": "average precision of an object detector fine-tuned from the encoder",
 }
 BASELINES = {  # name of a row -> what its numbers are
-    "inputs": "the same classifier on the samples themselves, without an encoder",
+    "inputs": "the same classifier on the preprocessed inputs of the encoder",
     "most frequent class": "the accuracy of always predicting this class",
 }
 MAX_POINTS = 600  # per curve

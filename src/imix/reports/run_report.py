@@ -1,4 +1,4 @@
-"""`imix.report`: an HTML report about runs, which can follow them while they train."""
+"""`imix.report`: an HTML report about runs, which can be updated while they train."""
 
 import time
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from imix.run import Run, as_run, load_run
 from imix.run.stored_encoder import encoder_file, is_export
 
 MIN_SAMPLES = 10
-WATCH_SECONDS = 10  # between two versions of a report that is watched
+WATCH_SECONDS = 10  # between two updates of the report
 
 
 def report(
@@ -26,16 +26,16 @@ def report(
 ) -> Path:
     """Write an HTML report about one or several runs: results, training curves, embedding maps, settings.
 
-    The page is a single file that works offline. Runs that differ only in their seed are grouped. A run that was not
-    evaluated yet is evaluated first if its data has labels. Runs whose training is not finished are shown with the
-    epoch they are at; runs that have not written a checkpoint yet are skipped.
+    The page is a single file that works offline. Runs that differ only in their seed are grouped. A run without results
+    is evaluated first if its data has labels. Runs whose training is not finished are shown with their current epoch.
+    Runs that have not written a checkpoint yet are skipped.
 
     Parameters
     ----------
     runs : Run, path, or a sequence of them
         The runs, or their folders.
     out : path, optional
-        File to write; it ends in .html or .htm. By default report.html in the folder of a single run, or in the
+        File to write, ending in .html or .htm. By default report.html in the folder of a single run, or in the
         current folder if there are several runs.
     samples : int
         Maximum number of samples in an embedding map, at least 10. The page contains these samples.
@@ -82,7 +82,7 @@ def _write(
 ) -> Path:
     """Write the report. One that is not final reloads itself, and its runs are not evaluated."""
     usable = _with_encoder(runs)
-    load = as_run if is_final else _load  # the page says how far the training is
+    load = as_run if is_final else _load  # the page shows the progress of training
     loaded = [load(runs[i]) for i in usable]
     for run in loaded if is_final else []:
         evaluate_if_needed(run)
@@ -102,7 +102,7 @@ def _write(
 
 
 def _with_encoder(runs: "Sequence[Run | str | Path]") -> list[int]:
-    """Positions of the runs that have an encoder; if none has, of all runs, so that loading them raises the error."""
+    """Positions of the runs that have an encoder; if no run has one, of all runs, to let loading fail."""
     usable = [i for i, run in enumerate(runs) if isinstance(run, Run) or not _has_no_encoder(Path(run))]
     for i, run in enumerate(runs) if usable else []:
         if i not in usable:

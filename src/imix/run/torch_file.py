@@ -1,7 +1,8 @@
-"""Reads files written by torch.save. torch executes no code in them, but a small one could take forever or all memory.
+"""Loads files written by torch.save. torch executes no code in them, but a small file could take hours or all memory.
 
-So the pickle is first read without calling anything: dict keys must be names or integers, because the hash of nested
-tuples can take forever; a tensor's storage has a number; and nothing large is copied again and again.
+So the pickle is first checked without calling anything in it. Dict keys must be strings or integers, because hashing
+nested tuples can take days; storages of tensors must have a numeric key; and the copied values must not be longer than
+the file.
 """
 
 import io
@@ -22,7 +23,7 @@ PURE_PYTHON: Any = pickle._Unpickler  # whose methods can be replaced
 
 
 def load_torch_file(path: Path) -> Any:
-    """Return the content of a file, on the CPU. A damaged or malicious one can raise almost any exception."""
+    """Return the content of a file, on the CPU. A damaged or malicious file can raise almost any exception."""
     if not path.is_file():  # opening a pipe would wait for a writer
         raise pickle.UnpicklingError("it is not a regular file")
     with path.open("rb") as file:
@@ -42,7 +43,7 @@ def load_torch_file(path: Path) -> Any:
         except (pickle.UnpicklingError, RuntimeError) as error:
             if "weights_only" not in str(error):
                 raise
-            raise pickle.UnpicklingError("torch cannot read it safely") from error  # not torch's advice to disable it
+            raise pickle.UnpicklingError("torch cannot read it safely") from error  # omits torch's advice
 
 
 def _inspect_legacy(file: BinaryIO, length: int) -> None:
@@ -53,7 +54,7 @@ def _inspect_legacy(file: BinaryIO, length: int) -> None:
 
 
 class _Dict(dict[Any, Any]):
-    """A dict, OrderedDict or Counter, with names or integers as keys."""
+    """A dict, OrderedDict or Counter with strings or integers as keys."""
 
     def __init__(self, items: Any = ()) -> None:
         pairs = map(list, items.items()) if isinstance(items, _Dict) else items
@@ -84,21 +85,21 @@ class _Object:
 
 
 def _to_bytes(text: Any, encoding: Any) -> bytes:
-    """Return bytes, which torch writes as text. Other encodings can take forever."""
+    """Return bytes, which torch writes as text. Other encodings than latin1 can take hours."""
     if type(text) is not str or encoding != "latin1":
         raise pickle.UnpicklingError("it contains bytes that were not written by torch")
     return text.encode("latin1")
 
 
 class _Inspector(PURE_PYTHON):  # type: ignore[misc]
-    """Reads a pickle of tensors without the functions in it; raises an error if torch should not read it."""
+    """Reads a pickle of tensors without calling its functions; raises an error if torch should not load it."""
 
     def __init__(self, file: BinaryIO, length: int) -> None:
         super().__init__(file, encoding="utf-8")
         self.length, self.copied = length, 0
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what stands for a function, class or constant."""
+        """Return a placeholder for a function, class or constant."""
         full_name = f"{module}.{name}"
         if full_name in ("collections.OrderedDict", "collections.Counter"):
             return _Dict
@@ -112,7 +113,7 @@ class _Inspector(PURE_PYTHON):  # type: ignore[misc]
         raise pickle.UnpicklingError(f"it contains {full_name}, which is not part of a tensor")
 
     def persistent_load(self, pid: Any) -> Any:
-        """Return what stands for the storage of a tensor."""
+        """Return a placeholder for the storage of a tensor."""
         _, _, key, _, _, *view = pid
         if type(pid) is not tuple or not _is_number(key) or view not in ([], [None]):
             raise pickle.UnpicklingError("it contains a storage that was not written by torch")
@@ -132,7 +133,7 @@ class _Inspector(PURE_PYTHON):  # type: ignore[misc]
     def _count_copied(self, values: Iterable[Any]) -> None:
         self.copied += sum(len(value) for value in values if isinstance(value, str | list | tuple | dict))
         if self.copied > self.length:
-            raise pickle.UnpicklingError("it contains something that is copied many times")
+            raise pickle.UnpicklingError("it contains values that are copied many times")
 
     dispatch = {  # noqa: RUF012
         **{code: load for code, load in PURE_PYTHON.dispatch.items() if bytes([code]) not in HASHING},
@@ -147,6 +148,6 @@ def _is_number(key: Any) -> bool:
 
 
 def _allowed_by_user() -> set[str]:
-    """Names of what the user allows torch to load, for the extra state of custom modules."""
+    """Names that the user allows torch to load, for the extra state of custom modules."""
     allowed = torch.serialization.get_safe_globals()
     return {item[1] if isinstance(item, tuple) else f"{item.__module__}.{item.__qualname__}" for item in allowed}

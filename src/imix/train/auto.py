@@ -1,4 +1,4 @@
-"""epochs="auto" and batch_size="auto": replaced with numbers before the training setup is built."""
+"""`epochs="auto"` and `batch_size="auto"`, replaced by numbers before the training setup is built."""
 
 import copy
 import itertools
@@ -25,12 +25,12 @@ from imix.train.throughput import steps_per_second
 
 STEPS_PER_EPOCH = 24  # approximately; fewer with the smallest batch, and more with the largest
 MIN_BATCH, MAX_BATCH = 64, 256  # but at least two steps per epoch
-LARGE_DATA, LARGE_BATCH = 100_000, 512  # the batch on a GPU from this many samples on, as in the paper's experiments
+LARGE_DATA, LARGE_BATCH = 100_000, 512  # from this many samples, the batch size on a GPU, as in the paper
 MIN_STEPS = 2_000
 MAX_CPU_STEPS = 20_000  # unless an epoch has more
 CPU_GROWTH, GPU_GROWTH = 0.5, 0.6  # exponents with which the number of steps grows above 1,000 samples
-USABLE = 0.9  # part of the time budget for training steps; the rest is for checkpoints and measurements
-MEASURED = 0.02  # part of the time budget in which the speed is measured
+USABLE = 0.9  # fraction of the time budget for training steps; the rest is for checkpoints and measurements
+MEASURED = 0.02  # fraction of the time budget spent on measuring the speed
 
 
 def check_minutes(settings: Settings, minutes: float | None) -> None:
@@ -51,15 +51,15 @@ def resolve_auto(
     stored: RunConfig | None = None,
     minutes: float | None = None,
 ) -> tuple[ResolvedSettings, list[str]]:
-    """Replace "auto" with numbers; also return a message about what was chosen and why, if anything was.
+    """Replace "auto" by numbers. Also return the startup messages that explain the choice, if there is one.
 
-    A resumed run, whose config is `stored`, keeps its numbers. `minutes` limits the number of epochs to what fits, by
-    measuring a few training steps. All ranks choose the same.
+    A resumed run, whose config is `stored`, keeps its numbers. `minutes` limits the number of epochs to what fits,
+    based on the measured time of a few training steps. All ranks choose the same numbers.
     """
     auto = [name for name in ("epochs", "batch_size") if getattr(settings, name) == "auto"]
     if stored is not None:
         kept = {name: getattr(stored.settings, name) for name in auto}
-        reasons = [f"{_words(name)} auto: {value}, as the run began" for name, value in kept.items()]
+        reasons = [f"{_words(name)} auto: {value}, as in the resumed run" for name, value in kept.items()]
         return _resolved(settings, **kept), ["; ".join(reasons)] if reasons else []
     n, device, reasons = len(data.train), pick_device(settings.device), list[str]()
     batch_size, epochs = settings.batch_size, settings.epochs
@@ -77,14 +77,14 @@ def resolve_auto(
             if fitting == 0:
                 reason = f"one epoch takes {format_duration(seconds_per_epoch)}, more than {budget}"
             elif fitting < epochs:
-                reason = f"{fitting * steps_per_epoch:,} steps, as many as fit into {budget}"
+                reason = f"{fitting * steps_per_epoch:,} steps, limited to {budget}"
             epochs = max(1, min(epochs, fitting))
         reasons.insert(0, f"epochs auto: {epochs} ({reason})")
     return _resolved(settings, epochs=epochs, batch_size=batch_size), ["; ".join(reasons)] if reasons else []
 
 
 def choose_batch_size(n: int, device: torch.device, ranks: int = 1) -> int:
-    """Return the batch size of all ranks together for n samples.
+    """Return the global batch size for n samples.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def choose_batch_size(n: int, device: torch.device, ranks: int = 1) -> int:
 
 
 def choose_epochs(n: int, steps_per_epoch: int, device: torch.device) -> int:
-    """Return the number of epochs for n samples: the number of steps grows more slowly than n.
+    """Return the number of epochs for n samples. The number of steps grows more slowly than n.
 
     Examples
     --------

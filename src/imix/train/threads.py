@@ -1,8 +1,8 @@
-"""How many threads torch uses for training on a CPU.
+"""The number of threads for training on a CPU.
 
-After each operation, threads wait for the slowest one. If another process takes a core away from one of them, even for
-a moment, all wait, and a step of many short operations becomes many times slower than with one thread. So a step has as
-many threads as pay off for the work of a layer, and small networks are trained with one.
+After each operation, threads wait for the slowest one. If another process takes the core of one of them, even briefly,
+all wait, and a step of many short operations becomes many times slower than with a single thread. So the number of
+threads depends on the work per layer, and small networks are trained with one thread.
 """
 
 import os
@@ -17,15 +17,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from imix.batch import Batch, size
 from imix.encoders import eval_mode
 
-WORK_PER_THREAD = 5e9  # floating-point operations of an average layer in a training step; 0.05 to 0.1 s
-VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # with these, users choose the number of threads
+WORK_PER_THREAD = 5e9  # floating-point operations of an average layer in a step; 0.05 to 0.1 s
+VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # set by users to choose the number of threads
 
 
 def pick_threads(model: nn.Module, samples: Batch, views: int) -> int:
     """Return the number of threads for training on a CPU, at most as many as torch uses now.
 
-    It follows from the work of an average layer in a step, that is from the model and the batch size. So a run that is
-    resumed on the same machine uses the same number, and its results are identical.
+    It depends on the work of an average layer in a step, that is, on the model and the batch size. So a run that is
+    resumed on the same machine uses the same number of threads, and its results are identical.
 
     Parameters
     ----------

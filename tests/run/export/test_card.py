@@ -70,7 +70,7 @@ def test_the_code_for_a_table_embeds_the_table_in_the_folder(tmp_path, monkeypat
     export(run, "huggingface", tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
     assert "the rows of a table, encoded as 3 numbers," in card
-    assert "config.json contains the names of the columns, the categories of their values" in card
+    assert "config.json contains the column names, categories, means, standard deviations and medians" in card
     assert rows(card, "Data")["columns"] == ["1 numeric, 1 categorical"]
     (tmp_path / "model" / "table.csv").write_text(content)
     monkeypatch.chdir(tmp_path / "model")
@@ -84,7 +84,7 @@ def test_the_card_of_a_user_supplied_encoder_says_that_its_code_is_needed(tmp_pa
     run = imix.pretrain("digits", epochs=1, device="cpu", encoder=module, progress=False)
     export(run, "huggingface", tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
-    assert "The network is user-supplied code, which this folder does not contain." in section(card, "Limits")
+    assert "The network is user-supplied code, which this folder does not contain." in section(card, "Limitations")
     assert rows(card, "Method and settings")["encoder"] == ["user-supplied"]
     monkeypatch.chdir(tmp_path / "model")
     variables = {"module": nn.Sequential(nn.Flatten(), nn.Linear(64, 6))}
@@ -148,7 +148,7 @@ def test_the_card_has_the_latest_result_of_each_evaluation_with_its_protocol_and
 def test_a_card_without_results_says_so():
     card = model_card(build_run("small", (5,)), [], in_timm=False)
     assert "This encoder was not evaluated before it was exported" in section(card, "Evaluation")
-    assert "8 training samples are few." in section(card, "Limits")
+    assert "The encoder was trained on only 8 samples." in section(card, "Limitations")
 
 
 def test_names_cannot_inject_markdown_html_or_control_characters(tmp_path):
@@ -166,7 +166,7 @@ def test_names_cannot_inject_markdown_html_or_control_characters(tmp_path):
     html = markdown.markdown(card.split("---\n", 2)[2], extensions=["tables", "fenced_code"])
     for tag in ("<img", "<script", "<a ", "onerror=alert(1)>"):
         assert tag not in html
-    headings = ["Data", "Method and settings", "Evaluation", "Limits", "How to load it", "Versions", "Citation"]
+    headings = ["Data", "Method and settings", "Evaluation", "Limitations", "How to load it", "Versions", "Citation"]
     assert re.findall(r"<h2>(.*?)</h2>", html) == headings
     assert len(re.findall("<h1>", html)) == 1
     assert "{{ 7 * 7 }}" in html  # no template

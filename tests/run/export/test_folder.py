@@ -114,7 +114,7 @@ def test_tables_are_embedded_from_the_folder_as_from_the_run(table, tmp_path, cl
     path, run = table
     expected = imix.embed(run, path, device="cpu")
     assert cli("export", run, "--format", "huggingface", "--out", tmp_path / "model") == 0
-    assert "check the column names and categories in config.json" in capsys.readouterr().out
+    assert "check that config.json may be shared: it contains column names" in capsys.readouterr().out
     assert np.array_equal(imix.embed(tmp_path / "model", path, device="cpu"), expected)
     import polars
 
@@ -199,13 +199,13 @@ def test_only_an_earlier_export_is_replaced(tmp_path):
     first, second, model = build_run("small", (5,)), build_run("small", (4,)), tmp_path / "model"
     model.mkdir()
     export(first, "huggingface", model)  # an empty folder
-    with pytest.raises(InputError, match="has an earlier export; pass `overwrite=True`"):
+    with pytest.raises(InputError, match="contains an earlier export; pass `overwrite=True`"):
         export(second, "huggingface", model)
     assert imix.load_run(model).config.architecture.shape == (5,)
     export(second, "huggingface", model, overwrite=True)
     assert imix.load_run(model).config.architecture.shape == (4,)
     (model / "LICENSE").write_text("mine")
-    with pytest.raises(InputError, match="it has other files, such as 'LICENSE'"):
+    with pytest.raises(InputError, match="it contains other files, such as 'LICENSE'"):
         export(first, "huggingface", model, overwrite=True)
     assert imix.load_run(model).config.architecture.shape == (4,)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
@@ -225,7 +225,7 @@ def test_other_folders_and_files_are_not_replaced(table, tmp_path, monkeypatch, 
     (tmp_path / "here").mkdir()
     for name, message in {
         "foreign": "it is not an earlier export",
-        "run": "it has other files",
+        "run": "it contains other files",
         "started": "it is not an earlier export",
         "file": "writes a folder, and this is a file",
         "no/model": "the folder .* does not exist",

@@ -36,20 +36,20 @@ def export(run: "Run | str | Path", format: Format, out: str | Path, *, overwrit
     run : Run, str or Path
         A run, its folder or its encoder.safetensors file.
     format : {"torchvision", "timm", "detectron2", "onnx", "huggingface"}
-        The target. torchvision, timm and detectron2 require a ResNet encoder. huggingface writes a folder with
-        model.safetensors, config.json and a model card, README.md. It takes any encoder, and `imix.load_run`,
-        `imix.load_encoder` and all functions that take a run load it; timm and torchvision load the encoders that they
-        have, too.
+        The target. torchvision, timm and detectron2 require a ResNet encoder. huggingface supports any encoder and
+        writes a folder with model.safetensors, config.json and a model card, README.md. `imix.load_encoder`,
+        `imix.load_run` and all functions that take a run accept this folder. timm and torchvision can load the
+        architectures that they provide.
     out : str or Path
         The file to write: .safetensors or .pth for torchvision and timm, .pkl for detectron2, .onnx for onnx. For
-        huggingface, the folder: new, or empty.
+        huggingface, a new or empty folder.
     overwrite : bool
         Replace a folder that an earlier export wrote. Files are always replaced.
 
     Returns
     -------
     str
-        Instructions for loading the result, a few lines of text.
+        A few lines of text that say how to load the result.
 
     Examples
     --------

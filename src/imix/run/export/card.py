@@ -17,7 +17,7 @@ from imix.settings import METHODS, RESUME_SAFE_SETTINGS, DataSettings, FineTunin
 ALWAYS_SHOWN = ("mix", "encoder", "epochs", "batch_size", "seed")  # settings in the card, default or not
 MAX_LENGTH = 200  # of a name or value in the card
 FEW_SAMPLES = 1000
-PROTOCOLS = {  # protocol -> what it is
+PROTOCOLS = {  # protocol -> description
     "linear": "L2-regularized logistic regression",
     "linear-paper": "linear classifier trained by SGD, as in the paper",
     "knn": "k nearest neighbors by cosine similarity",
@@ -165,15 +165,15 @@ def _metric_name(name: str) -> str:
 def _limits(run: Run, results: Sequence[Result]) -> list[str]:
     data = run.config.data
     limits = [
-        "The encoder was trained on one data set. On other data its features may be worse than the inputs; "
+        "The encoder was trained on a single data set. On other data, its features may be worse than the inputs; "
         "`imix evaluate` compares both.",
-        "It reproduces the biases of its training data. Fairness, privacy and robustness were not checked.",
+        "It may reproduce biases of its training data. Fairness, privacy and robustness were not evaluated.",
     ]
     if 0 < data.samples < FEW_SAMPLES:
-        limits.append(f"{data.samples} training samples are few.")
+        limits.append(f"The encoder was trained on only {data.samples} samples.")
     if results:
         limits.append(
-            "The results are those of one training run. Intervals are over test samples; they do not include the "
+            "All results are from a single training run. The intervals reflect the choice of test samples, but not the "
             "variation between training runs."
         )
     if run.progress:

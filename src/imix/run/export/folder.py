@@ -1,8 +1,8 @@
 """Export to a folder in the layout of the Hugging Face Hub.
 
-model.safetensors   the weights, by the names of the plain backbone; for imix, the architecture and the mean and std
-                    of the inputs in the header
-config.json         timm's description of the model, if timm has it; the run's config under the key "imix"
+model.safetensors   the weights, under the parameter names of the plain backbone; the header contains the architecture
+                    and the mean and std of the inputs, which imix needs
+config.json         timm's description of the model, if timm supports it; the run's config under the key "imix"
 README.md           the model card
 head.safetensors    the last layer of a fine-tuned run
 """
@@ -44,15 +44,15 @@ def write_export(run: Run, out: Path, overwrite: bool) -> str:
     name = printable(str(out))
     module = ", module" if config.architecture.is_custom else ""
     lines = [f"imix.load_encoder({name!r}{module}) or imix.load_run({name!r}{module}) loads it"]
-    lines += [f"timm.create_model({f'local-dir:{name}'!r}, pretrained=True) loads it too"] if timm else []
-    lines += ["before you publish it, choose a license in README.md"]
+    lines += [f"timm.create_model({f'local-dir:{name}'!r}, pretrained=True) also loads it"] if timm else []
+    lines += ["before publishing it, choose a license in README.md"]
     if config.data.table is not None:
-        lines[-1] += ", and check the column names and categories in config.json"
+        lines[-1] += ", and check that config.json may be shared: it contains column names, categories and statistics"
     return "\n".join(lines)
 
 
 def timm_config(run: Run) -> dict[str, Any] | None:
-    """Return the config.json from which timm builds the backbone; None if timm does not have it.
+    """Return the config.json from which timm builds the backbone; None if timm does not support it.
 
     timm has torchvision's ResNets, but not with the stem for small images.
     """
@@ -93,10 +93,10 @@ def _check_folder(out: Path, overwrite: bool) -> None:
         return
     others = sorted(entry.name for entry in path.iterdir() if entry.name not in FILES)
     if others or not _is_earlier_export(path):
-        found = f"it has other files, such as {others[0]!r}" if others else "it is not an earlier export"
+        found = f"it contains other files, such as {others[0]!r}" if others else "it is not an earlier export"
         raise InputError(f"cannot write {str(out)!r}: {found}; choose a new or empty folder")
     if not overwrite:
-        raise InputError(f"{str(out)!r} has an earlier export; pass `overwrite=True` to replace it, or change `out`")
+        raise InputError(f"{str(out)!r} contains an earlier export; pass `overwrite=True` or choose another `out`")
 
 
 def _is_earlier_export(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The code in a model card that loads the encoder with imix, timm and torchvision. It runs in the exported folder."""
+"""Code examples for the model card that load the encoder with imix, timm and torchvision, run in the export folder."""
 
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ model.load_state_dict(load_file("model.safetensors"))
 
 
 class Example(NamedTuple):
-    """A library with what a user should know, and code."""
+    """Code that loads the encoder with a library, and an explanation."""
 
     text: str
     code: str
@@ -38,14 +38,14 @@ def loading_examples(run: Run, *, in_timm: bool) -> list[Example]:
 
 def _with_imix(run: Run) -> Example:
     architecture = run.config.architecture
-    text = "imix (`pip install imix-ssl`) includes the preprocessing. All functions that take a run take this folder."
+    text = "imix (`pip install imix-ssl`) includes the preprocessing. Functions that accept a run accept this folder."
     if architecture.is_custom:
-        text += " `module` is the network that was trained, an `nn.Module` built by its own code."
+        text += " `module` is an `nn.Module` of the trained architecture, built by your own code."
         return Example(
             text, 'import imix\n\nencoder = imix.load_encoder(".", module)\nrun = imix.load_run(".", module)'
         )
     if run.config.data.table is not None:
-        text += " The table needs the columns of the training table, except the label."
+        text += " The table must have the columns of the training table, except the label."
         return Example(text, 'import imix\n\nfeatures = imix.embed(".", "table.csv")')
     code = f'import imix\nimport torch\n\nencoder = imix.load_encoder(".")\n{_inputs(architecture.shape)}'
     return Example(text, f"{code}\nfeatures = encoder(inputs)")
@@ -53,7 +53,7 @@ def _with_imix(run: Run) -> Example:
 
 def _with_timm(run: Run) -> Example:
     text = (
-        f"timm has the network without the preprocessing{_preprocessing(run)}. From the Hub, the name of the model is"
+        f"timm loads the network without the preprocessing{_preprocessing(run)}. For a model on the Hub, use the name"
     )
     text += ' `"hf-hub:USER/NAME"`. `timm.data.resolve_model_data_config(model)` returns image size, mean and std.'
     code = 'import timm\nimport torch\n\nmodel = timm.create_model("local-dir:.", pretrained=True)'
@@ -63,9 +63,9 @@ def _with_timm(run: Run) -> Example:
 def _with_torchvision(run: Run) -> Example:
     architecture, resnet = run.config.architecture, find_resnet(run.encoder, "torchvision")
     channels, changes = resnet.conv1.in_channels, []
-    text = f"torchvision has the network without the preprocessing{_preprocessing(run)}."
+    text = f"torchvision loads the network without the preprocessing{_preprocessing(run)}."
     if has_small_stem(resnet):
-        text += " The first layers are those for small images, which timm's config.json cannot describe."
+        text += " The first layers are those for small images, which timm does not support."
         changes.append(f"model.conv1 = torch.nn.Conv2d({channels}, 64, 3, stride=1, padding=1, bias=False)")
         changes.append("model.maxpool = torch.nn.Identity()")
     elif channels != 3:

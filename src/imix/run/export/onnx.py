@@ -1,4 +1,4 @@
-"""Any encoder as an ONNX graph, from raw inputs to features, for any batch size."""
+"""ONNX export of any encoder, from raw inputs to features, for any batch size."""
 
 import copy
 import importlib.util
@@ -46,6 +46,6 @@ def trace(encoder: nn.Sequential, shape: tuple[int, ...]) -> torch.export.Export
     """Trace the encoder for batches of any size."""
     encoder = copy.deepcopy(encoder).cpu().eval()
     if isinstance(encoder[0], LogMel):
-        encoder[0] = nn.Sequential(*encoder[0])  # without splitting the batch, which depends on its size
+        encoder[0] = nn.Sequential(*encoder[0])  # LogMel splits large batches, but the graph is for any batch size
     batch = torch.export.Dim("batch", min=1)
     return torch.export.export(encoder, (torch.zeros(2, *shape),), dynamic_shapes=({0: batch},))
