@@ -140,7 +140,7 @@ def test_parameters_of_moco_and_byol_can_be_set(method):
 
 
 def test_the_length_can_be_chosen_within_a_time_budget():
-    limited = IMixTransformer(encoder="mlp:8-8", epochs="auto", batch_size="auto", minutes=1e-5).fit(X)
+    limited = IMixTransformer(encoder="mlp:8-8", epochs="auto", batch_size="auto", minutes=1e-9).fit(X)
     assert limited.history_[-1]["epoch"] == 1
     with pytest.raises(ValueError, match="`minutes` needs `epochs='auto'`"):
         IMixTransformer(minutes=1).fit(X)

@@ -139,7 +139,7 @@ def test_streamed_data_and_bench_accept_auto():
 def test_settings_of_a_run_accept_auto_again():
     run = imix.pretrain(rows(), SMALL, progress=False)
     assert isinstance(run.settings, ResolvedSettings)
-    again = imix.pretrain(rows(), run.settings, epochs="auto", minutes=0.0001, progress=False)
+    again = imix.pretrain(rows(), run.settings, epochs="auto", minutes=1e-9, progress=False)
     assert again.settings.epochs == 1
 
 
@@ -188,7 +188,7 @@ def test_the_command_line_has_auto_and_minutes(tmp_path):
     path.write_text("a,b,c\n" + "\n".join(f"{i},{i * i % 7},{i % 5}" for i in range(64)))
     (tmp_path / "settings.json").write_text('{"epochs": "auto", "batch_size": "auto", "encoder": "mlp:8-8"}')
     common = ("pretrain", path, "--out", tmp_path / "run", "--device", "cpu")
-    done = cli(*common, "--config", tmp_path / "settings.json", "--minutes", "0.0001")
+    done = cli(*common, "--config", tmp_path / "settings.json", "--minutes", "1e-9")
     _, messages = done.communicate(timeout=120)
     assert done.returncode == 0, messages
     assert imix.load_run(tmp_path / "run").settings.epochs == 1
