@@ -154,15 +154,15 @@ def _describe(samples: Samples, group: np.ndarray, choice: Choice, method: str) 
     import polars as pl
 
     n_groups = int(group.max()) + 1
-    own, margin = _similarities(samples, group, n_groups)
+    similarity, margin = _similarities(samples, group, n_groups)
     frame = samples.columns.with_columns(
-        pl.Series("group", group), pl.Series("center_similarity", own), pl.Series("margin", margin)
+        pl.Series("group", group), pl.Series("center_similarity", similarity), pl.Series("margin", margin)
     )
     columns = samples.input_columns()
     rows, found = [], []
     for number in range(n_groups):
         members = np.flatnonzero(group == number)
-        typical = members[np.argsort(-own[members], kind="stable")[:SHOWN]]
+        typical = members[np.argsort(-similarity[members], kind="stable")[:SHOWN]]
         boundary = members[np.argsort(margin[members], kind="stable")[:SHOWN]] if n_groups > 1 else members[:0]
         rows.append((number, len(members), len(members) / len(group), typical.tolist(), boundary.tolist()))
         found.append(differences(columns, group == number))
@@ -191,11 +191,14 @@ def _similarities(samples: Samples, group: np.ndarray, n_groups: int) -> tuple[n
     centers = torch.zeros(n_groups, samples.features.shape[1])
     centers.index_add_(0, numbers[numbers >= 0], samples.features[numbers >= 0])
     similarities = samples.features @ F.normalize(centers, dim=1).T
-    own = similarities.gather(1, numbers.clamp(min=0)[:, None])
+    similarity = similarities.gather(1, numbers.clamp(min=0)[:, None])
     others = similarities.scatter(1, numbers.clamp(min=0)[:, None], -torch.inf).amax(1, keepdim=True)
     outside = numbers[:, None] < 0
-    own, margin = own.masked_fill(outside, torch.nan), (own - others).masked_fill(outside, torch.nan)
-    return own[:, 0].numpy(), margin[:, 0].numpy()
+    similarity, margin = (
+        similarity.masked_fill(outside, torch.nan),
+        (similarity - others).masked_fill(outside, torch.nan),
+    )
+    return similarity[:, 0].numpy(), margin[:, 0].numpy()
 
 
 def _as_frame(found: Sequence[Sequence[Difference]]) -> "pl.DataFrame":

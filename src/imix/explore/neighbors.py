@@ -62,9 +62,9 @@ def nearest(bank: Tensor, queries: Tensor | None, k: int, device: str = "auto") 
     if many and torch_device.type == "cpu" and (faiss := _import_faiss()) is not None:
         return _approximate(faiss, bank, queries, k)
     rows = np.arange(len(bank)) if queries is None else None
-    asked = bank if queries is None else queries
+    query_features = bank if queries is None else queries
     search = _on_gpu if torch_device.type == "cuda" else _exact
-    return Neighbors(*search(bank.to(torch_device), asked.to(torch_device), rows, k))
+    return Neighbors(*search(bank.to(torch_device), query_features.to(torch_device), rows, k))
 
 
 def _exact(bank: Tensor, queries: Tensor, rows: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -127,26 +127,28 @@ def _approximate(faiss: Any, bank: Tensor, queries: Tensor | None, k: int) -> Ne
     generator = np.random.default_rng(0)
     index.train(vectors[np.sort(generator.choice(n, min(n, TRAINING_SAMPLES_PER_CELL * cells), replace=False))])
     index.add(vectors)
-    asked = bank if queries is None else queries
-    own = np.arange(n) if queries is None else None
+    query_features = bank if queries is None else queries
+    self_index = np.arange(n) if queries is None else None
 
     def search(chosen: Any) -> tuple[np.ndarray, np.ndarray]:
-        similarities, indices = index.search(asked[chosen].numpy(), k + (own is not None))
-        return (indices, similarities) if own is None else _without(own[chosen], indices, similarities)
+        similarities, indices = index.search(query_features[chosen].numpy(), k + (self_index is not None))
+        return (indices, similarities) if self_index is None else _without(self_index[chosen], indices, similarities)
 
-    test = np.sort(generator.choice(len(asked), RECALL_QUERIES, replace=False))
-    expected, _ = _exact(bank, asked[test], None if own is None else own[test], k)
+    test = np.sort(generator.choice(len(query_features), RECALL_QUERIES, replace=False))
+    expected, _ = _exact(bank, query_features[test], None if self_index is None else self_index[test], k)
     recall, index.nprobe = 0.0, MIN_CELLS // 2
     while recall < TARGET_RECALL and index.nprobe < cells * MAX_VISITED:
         index.nprobe *= 2
         recall = float(
             np.mean([len(np.intersect1d(*pair)) / k for pair in zip(search(test)[0], expected, strict=True)])
         )
-    parts, progress = [], ProgressLine("searching", len(asked), "samples")
-    for chunk in _slices(len(asked), CHUNK):
+    parts, progress = [], ProgressLine("searching", len(query_features), "samples")
+    for chunk in _slices(len(query_features), CHUNK):
         parts.append(search(chunk))
-        progress(min(chunk.stop, len(asked)))
+        progress(min(chunk.stop, len(query_features)))
     indices, similarities = (np.concatenate(part) for part in zip(*parts, strict=True))
     if len(short := np.flatnonzero((indices < 0).any(1))):  # the cells visited held fewer than k samples
-        indices[short], similarities[short] = _exact(bank, asked[short], None if own is None else own[short], k)
+        indices[short], similarities[short] = _exact(
+            bank, query_features[short], None if self_index is None else self_index[short], k
+        )
     return Neighbors(indices, similarities, recall)
