@@ -85,3 +85,10 @@ def test_reasons_are_extreme_numbers_rare_categories_or_unusual_combinations():
 def test_images_have_no_columns():
     digits = imix.data.load("digits")
     assert input_columns(digits, digits.train.inputs.flatten(1).numpy()) == []
+
+
+def test_a_zero_is_shown_as_zero_after_decoding():
+    rng = np.random.default_rng(0)
+    frame = polars.DataFrame({"shade": [0.0, *rng.normal(140, 37, 200)], "other": rng.normal(size=201)})
+    answer = imix.outliers(None, frame)
+    assert answer.frame["reason"][0].startswith("shade = 0 (z ")

@@ -14,6 +14,7 @@ from imix.data.tables.table import Table
 MAX_COLUMNS = 500  # tables with more columns are explained by the first ones
 NORMAL_MAD, NORMAL_IQR = 1.4826, 0.7413  # times MAD or IQR: the standard deviation of normal numbers
 MISSING, UNSEEN = "missing", "not seen in training"
+ROUNDING = 1e-7  # encoded values have float32 precision: decoded ones below this part of the mean are 0
 MIN_Z = 2.5  # smallest robust z-score that is a reason
 MIN_EFFECT = 0.2  # smallest effect, by convention, that is not negligible
 
@@ -70,6 +71,7 @@ def _decode_column(column: Column, x: np.ndarray) -> list[InputColumn]:
     parts = []
     for i, part in enumerate(column.parts):
         values = np.where(missing, np.nan, x[:, i].astype(np.float64) * column.std[i] + column.mean[i])
+        values[np.abs(values) < ROUNDING * abs(column.mean[i])] = 0.0
         parts.append(InputColumn(f"{column.name} ({part})" if part else column.name, values))
     return parts
 
